@@ -28,6 +28,8 @@ if [ "${1:-}" = clients ] && command -v apt-get >/dev/null; then
     command -v nbdkit >/dev/null || missing+=(nbdkit)
     command -v qemu-img >/dev/null || missing+=(qemu-utils)
     command -v mkfs.ext4 >/dev/null || missing+=(e2fsprogs)
+    command -v mkfs.xfs >/dev/null || missing+=(xfsprogs)
+    command -v mkfs.btrfs >/dev/null || missing+=(btrfs-progs)
     command -v losetup >/dev/null || missing+=(mount)
     command -v python3 >/dev/null && python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
 fi

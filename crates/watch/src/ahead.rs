@@ -16,7 +16,7 @@
 use crate::inputs::{Engine, Log, SHADOW_BLOCKS, VOLUME_BLOCKS};
 use crate::payers::{Charge, Stretch};
 use crate::volumes::{self, Volume, Volumes};
-use crate::{load, pages, sys};
+use crate::{load, names, pages, sys};
 use forerun_core::access::{Access, Context};
 use forerun_core::cache::State;
 use forerun_core::engine::{Output, Seen, Sight, Start, Status};
@@ -31,6 +31,7 @@ use std::fs;
 use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -73,6 +74,8 @@ struct Piece {
 struct Request {
     volume: Arc<Volume>,
     file: FileId,
+    /// Where it is, if no number opens it.
+    path: Option<Arc<Path>>,
     /// Whose wish it is, and who pays.
     reader: u32,
     charge: Charge,
@@ -120,6 +123,8 @@ pub(crate) struct Ahead {
     map: FileMap,
     files: BTreeMap<FileId, Option<Followed>>,
     by_number: Vec<FileId>,
+    /// Where files are that no number opens, as a reader of theirs has them open.
+    paths: BTreeMap<FileId, Arc<Path>>,
     volumes: BTreeMap<(u32, u32), Arc<Volume>>,
     charge: Charge,
     crew: Crew,
@@ -199,15 +204,14 @@ impl Ahead {
         }
         let shadow =
             load::window_pages().saturating_mul(4).clamp(*SHADOW_BLOCKS.start(), *SHADOW_BLOCKS.end());
-        // Only file systems whose files are opened by number: a path would have to be found first.
-        let by_number = volumes.all().iter().filter(|volume| volume.finds_by_inode());
         let key = |volume: &Volume| (volume.device.major(), volume.device.minor());
         Ok(Self {
             engine: Engine::new(scheme, shadow)?,
             map: FileMap::new(VOLUME_BLOCKS, FILES_MAX),
             files: BTreeMap::new(),
             by_number: Vec::new(),
-            volumes: by_number.map(|volume| (key(volume), Arc::new(volume.clone()))).collect(),
+            paths: BTreeMap::new(),
+            volumes: volumes.all().iter().map(|volume| (key(volume), Arc::new(volume.clone()))).collect(),
             charge: charge.clone(),
             crew: Crew::new(),
             in_flight: 0,
@@ -248,7 +252,7 @@ impl Ahead {
     /// A thread has read pages `pages` of a file, and so much is known of it. What comes of it goes out with the next turn.
     pub(crate) fn see(&mut self, time: u64, thread: u32, file: FileId, pages: Range<u64>, seen: Seen) {
         let (first, end) = (pages.start, pages.end);
-        let Some(followed) = self.follow(file) else { return };
+        let Some(followed) = self.follow(file, thread) else { return };
         let extent = Extent::new(first, end.min(followed.blocks).saturating_sub(first));
         let context = Context::new(u64::from(thread) % PROCESSES, followed.number);
         let places: Vec<Extent> = self.map.places(followed.number, extent).collect();
@@ -281,16 +285,14 @@ impl Ahead {
         Wished { used: self.engine.stats().used.min(self.wished.pages), ..self.wished }
     }
 
-    fn follow(&mut self, file: FileId) -> Option<Followed> {
+    fn follow(&mut self, file: FileId, thread: u32) -> Option<Followed> {
         if let Some(known) = self.files.get(&file) {
             return *known;
         }
         let number = self.by_number.len() as u64;
-        let volume = self.volumes.get(&(file.major, file.minor));
-        let found = volume.filter(|volume| volume.metadata_file() != file && self.files.len() < FILES_MAX);
-        let size = found.and_then(|volume| Some(volumes::identify(volume, file.inode, None)?.state.size));
-        let found = size.filter(|_| self.by_number.len() < FILES_MAX);
-        let followed = found.map(|size| Followed { number, blocks: size.div_ceil(4096) });
+        let is_room = self.files.len() < FILES_MAX && self.by_number.len() < FILES_MAX;
+        let followed = self.size(file, thread).filter(|_| is_room);
+        let followed = followed.map(|size| Followed { number, blocks: size.div_ceil(4096) });
         let followed = followed.filter(|followed| self.map.grow(number, followed.blocks).is_ok());
         if followed.is_some() {
             self.by_number.push(file);
@@ -299,6 +301,20 @@ impl Ahead {
             self.files.insert(file, followed);
         }
         followed
+    }
+
+    /// Bytes of a file, if it can be opened: by its number, or where that opens nothing by the path of which its reader has it open.
+    fn size(&mut self, file: FileId, thread: u32) -> Option<u64> {
+        let volume =
+            self.volumes.get(&(file.major, file.minor)).filter(|volume| volume.metadata_file() != file)?;
+        if volume.finds_by_inode() {
+            return Some(volumes::identify(volume, file.inode, None)?.state.size);
+        }
+        let (_, path) = names::open_files(thread, &BTreeSet::from([file])).pop()?;
+        let path: Arc<Path> = Path::new(&path).into();
+        let size = volumes::identify(volume, file.inode, Some(&path))?.state.size;
+        self.paths.insert(file, path);
+        Some(size)
     }
 
     /// Hands what the engine starts to workers.
@@ -345,7 +361,8 @@ impl Ahead {
                 None => {
                     let (volume, charge) = (Arc::clone(volume), self.charge.clone());
                     let (pieces, by_frames) = (Vec::from([piece]), self.by_frames);
-                    requests.push(Request { volume, file, reader, charge, pieces, by_frames });
+                    let path = self.paths.get(&file).cloned();
+                    requests.push(Request { volume, file, path, reader, charge, pieces, by_frames });
                 }
             }
         }
@@ -394,6 +411,7 @@ impl Ahead {
 
     /// Nothing is believed of a file any more: nobody reads it now, and what is in memory of it later nobody knows.
     pub(crate) fn forget(&mut self, file: FileId) {
+        self.paths.remove(&file);
         let Some(Some(followed)) = self.files.remove(&file) else { return };
         for extent in self.map.forget(followed.number).collect::<Vec<_>>() {
             self.engine.handle(Nanos(sys::now()), Sight::Gone { extent });
@@ -441,7 +459,7 @@ fn work(queue: &Mutex<Receiver<Request>>, say: &Sender<u32>, idle: &AtomicUsize)
 
 /// Reads pieces ahead, and says of each when its last page is there; false if nobody listens any more.
 fn read(request: &Request, say: &Sender<u32>) -> bool {
-    let file = volumes::open_number(&request.volume, request.file.inode);
+    let file = volumes::open_number(&request.volume, request.file.inode, request.path.as_deref());
     let Ok(file) = file else { return request.pieces.iter().all(|piece| say.send(piece.command).is_ok()) };
     let stretches = |piece: &Piece| {
         let (first, end) = (piece.first, piece.first + piece.pages);
@@ -485,7 +503,7 @@ mod tests {
         let mut volumes = Volumes::now();
         let Some(volume) = volumes.holding(&path) else { return };
         let inode = file.metadata().expect("ours").ino();
-        if !volume.finds_by_inode() || volumes::open_number(&volume, inode).is_err() {
+        if !volume.finds_by_inode() || volumes::open_number(&volume, inode, None).is_err() {
             return; // not ext4, or not root
         }
         let id = FileId { major: volume.device.major(), minor: volume.device.minor(), inode };

@@ -259,6 +259,7 @@ fn places() -> Vec<Place> {
 fn place(volume: &Volume) -> Place {
     let handles = opens_by_handle(volume).is_ok();
     let by = match (handles, volume.finds_by_inode()) {
+        (true, true) if volume.tells_generations => "by bulkstat",
         (true, true) => "by inode",
         (true, false) => "by handle",
         (false, _) => "by path only",

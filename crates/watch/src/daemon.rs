@@ -31,7 +31,7 @@ pub use crate::outcome::DaemonError;
 use crate::outcome::RecordError;
 use crate::patterns::{self, Patterns};
 pub use crate::patterns::{Earned, What};
-use crate::payers::{Charge, PAYERS_MAX, Paid};
+use crate::payers::{Charge, PAYERS_MAX};
 use crate::pressure::{self, Pressure};
 use crate::probes::Probes;
 pub use crate::programs::Misses;
@@ -47,9 +47,11 @@ use crate::sensor::Sensor;
 use crate::session;
 use crate::store::Store;
 use crate::sys;
-use crate::volumes::Volumes;
+pub use crate::told::{Level, Pattern, Said, Standing, Sums, Told};
+use crate::unit::Unit;
+use crate::volumes::{self, Volume, Volumes};
 use crate::whole::Whole;
-use crate::window::{Knob, Windows};
+use crate::window::{self, Knob, Left, Windows};
 use forerun_core::registry::SchemeSpec;
 use forerun_trace::assemble::FileId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -93,6 +95,8 @@ pub struct DaemonOptions {
     pub log_inputs: Option<PathBuf>,
     /// Only files of the file systems that hold these; empty: all.
     pub only: Vec<PathBuf>,
+    /// Units and cgroups whose starts are recorded and read ahead of, as programs are that were recorded.
+    pub units: Vec<Unit>,
     /// Where manifests are, and the books of windows.
     pub state: PathBuf,
     /// What is read ahead is charged to the cgroup of whoever is read ahead of.
@@ -103,105 +107,6 @@ pub struct DaemonOptions {
     pub show: bool,
     /// End when somebody sets this.
     pub stop: Arc<AtomicBool>,
-}
-
-/// A decision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
-    /// Whose reads.
-    pub pid: u32,
-    /// The process's name.
-    pub program: String,
-    /// The file, as the process has opened it.
-    pub file: PathBuf,
-    /// What was decided.
-    pub why: Why,
-}
-
-/// What is said of a reader whose pattern is known.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern {
-    /// Whose reads.
-    pub pid: u32,
-    /// The process's name.
-    pub program: String,
-    /// The file, as the process has opened it.
-    pub file: PathBuf,
-    /// What.
-    pub what: What,
-}
-
-/// What a running daemon tells.
-#[derive(Clone, Debug)]
-pub enum Told {
-    /// It has begun.
-    Ready {
-        /// What it sees from now on.
-        sees: Sees,
-        /// Programs in the kernel tell of those who are followed; else perf events do.
-        in_kernel: bool,
-        /// Open files that had a window of a run that was killed, and have their device's again.
-        taken_back: usize,
-    },
-    /// A decision.
-    Said(Said),
-    /// A reader whose pattern is known.
-    Pattern(Pattern),
-    /// A run of a known program.
-    Run(Run),
-    /// How it stands.
-    Standing(Box<Standing>),
-}
-
-/// How much of something there is, and how much there may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Level {
-    /// What.
-    pub name: &'static str,
-    /// Now.
-    pub now: u64,
-    /// At most.
-    pub most: u64,
-}
-
-/// How the daemon stands.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
-    /// What came of it so far.
-    pub sums: Sums,
-    /// Of 256, the part of budgets that pressure of memory leaves.
-    pub share: u64,
-    /// What is bounded.
-    pub levels: Vec<Level>,
-    /// Who missed how much, by name.
-    pub programs: Vec<(String, Misses)>,
-}
-
-/// What came of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sums {
-    /// Events that were taken.
-    pub events: u64,
-    /// Events that did not fit into the rings.
-    pub lost: u64,
-    /// Windows that were tried.
-    pub tried: u64,
-    /// Those of them that paid.
-    pub kept: u64,
-    /// What patterns earned.
-    pub patterns: Earned,
-    /// What was read beside small files.
-    pub beside: SmallFiles,
-    /// What was read whole.
-    pub dense: Dense,
-    /// Bytes of mapped files that were read from their beginning to their end.
-    pub whole_bytes: u64,
-    /// What readers' own cgroups paid for, if they were to.
-    pub paid: Paid,
-    /// How late reads of those who are read ahead of were known.
-    pub lag: Lag,
-    /// Processor time, nanoseconds.
-    pub cpu: u64,
 }
 
 /// Watches until it is stopped; `say` is told when it has begun, and of every decision.
@@ -221,7 +126,15 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     let store = Store::new(options.state.clone());
     let gate = Arc::clone(&pressure.gate);
     let charge = Charge::of(options.charge_reader).map_err(DaemonError::Charge)?;
-    let runs = Runs::new(store, only.clone(), gate, &charge, Arc::clone(&options.stop), options.observe);
+    let runs = Runs::new(
+        store,
+        only.clone(),
+        gate,
+        &charge,
+        Arc::clone(&options.stop),
+        options.observe,
+        options.units.clone(),
+    );
     let volumes = Volumes::now();
     let mut patterns = Patterns::new(&volumes, options.observe, options.scheme.clone(), &charge)?;
     if let Some(path) = &options.log_inputs {
@@ -250,7 +163,7 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         turns: Vec::new(),
         dense: Vec::new(),
         gone: BTreeMap::new(),
-        grounds: BTreeMap::new(),
+        places: BTreeMap::new(),
         followed,
         hush: Hush::default(),
         batch: Vec::new(),
@@ -311,11 +224,19 @@ pub fn devices(paths: &[PathBuf]) -> Result<BTreeSet<(u32, u32)>, DaemonError> {
     let mut volumes = Volumes::now();
     let device = |path: &PathBuf| {
         let found = path.canonicalize().ok().and_then(|path| volumes.holding(&path));
-        let volume = found.filter(|volume| Knob::of(volume.device.major(), volume.device.minor()).is_some());
+        let has_knob = |volume: &Volume| Knob::of(volume.device.major(), volume.device.minor()).is_some();
+        let volume = found.filter(|volume| volume.is_local() || has_knob(volume));
         let volume = volume.ok_or_else(|| DaemonError::Place { path: path.clone() })?;
         Ok((volume.device.major(), volume.device.minor()))
     };
     paths.iter().map(device).collect()
+}
+
+/// A device whose files are read ahead.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Of its windows, where it has some.
+    ground: Option<Ground>,
 }
 
 struct Daemon {
@@ -342,7 +263,7 @@ struct Daemon {
     whole: Whole,
     /// What is still to be told of it.
     dense: Vec<(u32, FileId, density::Turn)>,
-    grounds: BTreeMap<(u32, u32), Option<Ground>>,
+    places: BTreeMap<(u32, u32), Option<Place>>,
     /// Whose reads are told, hits too.
     followed: Followed,
     /// Whether events wake.
@@ -421,7 +342,11 @@ impl Daemon {
             self.show(now, say);
             if now.saturating_sub(self.looked) > LOOK_EVERY {
                 self.looked = now;
-                self.grounds.clear();
+                self.pressure.came_back(now, memory::came_back());
+                self.places.clear();
+                if let Some(windows) = &mut self.windows {
+                    windows.forget_ended().map_err(RecordError::Ring)?;
+                }
                 let mut acts = Vec::new();
                 self.governor.tick(now, &mut acts);
                 self.act(&acts, say);
@@ -528,14 +453,15 @@ impl Daemon {
 
     fn see(&mut self, time: u64, pid: u32, sight: &Sight, acts: &mut Vec<Act>) {
         let Some(file) = sight.file() else { return };
-        if let Some(ground) = self.ground((file.major, file.minor)) {
+        if let Some(place) = self.place((file.major, file.minor)) {
             // What is read and there says nothing of windows; and whether single pages serve a mapped reader is told by its touches.
             let of_windows = match sight {
                 Sight::Read { .. } => false,
                 Sight::Fault { .. } => !self.followed.asks_frames(),
                 _ => true,
             };
-            if !self.alone && self.eyes.sees == Sees::Reads && of_windows {
+            let windows = !self.alone && self.eyes.sees == Sees::Reads && of_windows;
+            if let Some(ground) = place.ground.filter(|_| windows) {
                 self.governor.see(time, pid, sight, ground, acts);
             }
             match *sight {
@@ -632,9 +558,13 @@ impl Daemon {
         let level = |name, now: usize, most: usize| Level { name, now: now as u64, most: most as u64 };
         let (readers, given) = self.governor.levels();
         let memory = memory::cgroup();
+        // Pages of all memory fit.
+        let window_pages = self.windows.as_ref().map_or(0, Windows::pages) as usize;
+        let most_pages = (memory::available() / PAGE / window::PARTS) as usize;
         let mut levels = vec![
             level("readers", readers, govern::READERS_MAX),
             level("windows", given, govern::READERS_MAX),
+            level("window_pages", window_pages, most_pages),
             level("suspects", self.patterns.suspects(), patterns::SUSPECTS_MAX),
             level("streams", self.patterns.readers(), self.followed.most()),
             level("followed_readers", self.followed.len(), self.followed.most()),
@@ -721,17 +651,21 @@ impl Daemon {
         }
     }
 
-    /// What the device of a file is like now; `None` where nothing can be changed.
-    fn ground(&mut self, device: (u32, u32)) -> Option<Ground> {
+    /// What the device of a file is like now; `None` where nothing is to be done for its files.
+    fn place(&mut self, device: (u32, u32)) -> Option<Place> {
         let only = &self.only;
-        *self.grounds.entry(device).or_insert_with(|| {
+        *self.places.entry(device).or_insert_with(|| {
             let within = only.is_empty() || only.contains(&device);
-            let knob = Knob::of(device.0, device.1).filter(|_| within)?;
+            let knob = Knob::of(device.0, device.1).filter(|_| within);
+            let Some(knob) = knob else {
+                // One of several devices, as btrfs has: without a window of its own, and read ahead all the same.
+                return (within && volumes::are_local(device)).then_some(Place { ground: None });
+            };
             let usual = knob.get().ok()? / 4;
             let most = memory::available() / PAGE / MEMORY_PARTS;
             let most = most.min(u64::from(RUNGS[RUNGS.len() - 1]));
             // Pages of a window fit.
-            Some(Ground { usual, most: most as u32 })
+            Some(Place { ground: Some(Ground { usual, most: most as u32 }) })
         })
     }
 
@@ -774,8 +708,12 @@ impl Daemon {
             return true;
         }
         // The reader's cgroup pays for what is read ahead of it.
-        let free = memory::cgroup_of(pid).map_or(u64::MAX, |limit| limit.limit.saturating_sub(limit.used));
-        let fits = pages.is_none_or(|pages| u64::from(pages) * PAGE <= free / MEMORY_PARTS);
+        let cgroup = memory::cgroup_of(pid).map(|limit| limit.limit.saturating_sub(limit.used));
+        let left = Left { machine: memory::available(), cgroup };
+        let fits = pages.is_none_or(|pages| {
+            u64::from(pages) * PAGE <= cgroup.unwrap_or(u64::MAX) / MEMORY_PARTS
+                && windows.fits(pid, file, pages, left)
+        });
         if !fits || windows.give(pid, file, pages).is_err() {
             self.governor.refused(pid, file);
             return false;

@@ -495,7 +495,7 @@ fn work(queue: &Mutex<Receiver<Job>>, tell: &Sender<Done>) {
 
 /// Reads a strip, and waits for its last page.
 fn read(job: &Job) -> Option<()> {
-    let file = fs::File::from(volumes::open_number(&job.volume, job.of.1.inode).ok()?);
+    let file = fs::File::from(volumes::open_number(&job.volume, job.of.1.inode, None).ok()?);
     let first = job.strip * STRIP * PAGE;
     let end = (first + STRIP * PAGE).min(file.metadata().ok()?.len());
     let chunk = job.volume.chunk_pages * PAGE;

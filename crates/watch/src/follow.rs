@@ -238,7 +238,7 @@ fn may_leave_alone(options: &FollowOptions) -> bool {
 }
 
 /// A number of even chance.
-fn lot() -> u32 {
+pub(crate) fn lot() -> u32 {
     // Each of these has keys of its own, by chance of the system.
     std::hash::RandomState::new().build_hasher().finish() as u32
 }
@@ -248,7 +248,8 @@ fn decision(options: &FollowOptions, known: Option<&Manifest>) -> Decision {
         _ if !options.replay => Decision::NotAsked,
         None => Decision::Record,
         Some(known) if may_leave_alone(options) => worth::decide(known, lot()),
-        Some(known) => worth::decide_beside(known),
+        // Whether it is cheaper alone was decided by whoever asks: this run is to be followed.
+        Some(known) => worth::decide_beside(known, 0),
     }
 }
 
@@ -324,7 +325,8 @@ fn watched(
     let (lost, ended) = (done.lost, done.ended);
     let mut learner = done.collector;
     learner.close();
-    if options.process.is_none() {
+    // Of a process whose manifest is known most names are, and whoever watches all programs has other things to do.
+    if options.process.is_none() || decision == Decision::Record {
         find_names(&mut learner);
     }
     let mut replayed = replay.as_ref().map(Replay::sums).unwrap_or_default();

@@ -495,6 +495,7 @@ mod tests {
             rotational: false,
             chunk_pages: 32,
             block_device: None,
+            tells_generations: false,
         }
     }
 

@@ -29,7 +29,19 @@ pub fn cgroup() -> Option<Limit> {
     of_text(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default())
 }
 
-/// The same of another process, which pays for what the kernel reads ahead of it.
+/// Pages of files that this process's cgroup had, lost and loaded again, and the bytes of its limit; `None` where it has no limit of its own: what
+/// many share is lost and loaded again for many reasons.
+pub(crate) fn came_back() -> Option<(u64, u64)> {
+    let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    came_back_of(&charged(&text)?, cgroup()?.limit)
+}
+
+fn came_back_of(folder: &Path, limit: u64) -> Option<(u64, u64)> {
+    let stat = fs::read_to_string(folder.join("memory.stat")).ok()?;
+    Some((row(&stat, "workingset_refault_file")?, limit))
+}
+
+/// The tightest limit of another process, which pays for what the kernel reads ahead of it.
 pub(crate) fn cgroup_of(pid: u32) -> Option<Limit> {
     of_text(&fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default())
 }
@@ -137,6 +149,9 @@ mod tests {
         write("memory.current", "700\n");
         write("memory.stat", "anon 1\ninactive_file 300\nactive_file 200\n");
         assert_eq!(limit(root.path(), &names), Some(Limit { limit: 1000, used: 200 }));
+        assert_eq!(came_back_of(root.path(), 1000), None, "not told");
+        write("memory.stat", "workingset_refault_anon 3\nworkingset_refault_file 5\n");
+        assert_eq!(came_back_of(root.path(), 1000), Some((5, 1000)));
     }
 
     #[test]

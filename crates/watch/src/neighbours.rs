@@ -295,7 +295,7 @@ fn work(queue: &Mutex<Receiver<Job>>) {
 /// Asks for whole files that are like one.
 fn read(job: &Job) {
     let kind = |inode: u64| {
-        let file = volumes::open_number(&job.volume, inode).ok()?;
+        let file = volumes::open_number(&job.volume, inode, None).ok()?;
         let file = fs::File::from(file);
         let data = file.metadata().ok()?;
         Some((file, (data.uid(), data.gid(), data.mode()), data.len()))
@@ -396,7 +396,7 @@ mod tests {
             .expect("ours");
         let Some(volume) = Volumes::now().holding(root.path()) else { return };
         let inodes = files.each_ref().map(|file| file.metadata().expect("open").ino());
-        if !volume.finds_by_inode() || volumes::open_number(&volume, inodes[0]).is_err() {
+        if !volume.finds_by_inode() || volumes::open_number(&volume, inodes[0], None).is_err() {
             return; // not ext4, or not root
         }
         if files.iter().any(|file| sys::cached(file.as_fd(), 0, 1 << 20).unwrap_or(1) > 0) {

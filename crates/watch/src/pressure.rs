@@ -2,6 +2,8 @@
 //!
 //! The kernel is asked to tell when programs have waited for memory for a twentieth of the time (`/proc/pressure/memory`, over two
 //! seconds, which needs no privilege). Then budgets are halved; when all of them waited at once, nothing more is read ahead. After ten seconds of calm they double again.
+//! They are halved, too, where pages of files that our own cgroup had are loaded again after they were pushed out (`workingset_refault_file`): what is read
+//! ahead there pushes out what is still wanted, though nobody waits for memory.
 //!
 //! ```text
 //!   256/256 ──some──▶ half ──some──▶ … 16/256        any ──full──▶ 0
@@ -26,6 +28,11 @@ pub(crate) const ALL: u64 = 256;
 const LEAST: u64 = 16;
 /// Calm after which there is more again, nanoseconds.
 const CALM: u64 = 10_000_000_000;
+
+/// Bytes that come back in one look, at least, to count, and of the cgroup's limit one part in so many. A few come back everywhere.
+const BACK_MIN: u64 = 1 << 20;
+const BACK_PARTS: u64 = 64;
+const PAGE: u64 = 4_096;
 
 /// What may be used of a budget; shared with whoever reads ahead.
 #[derive(Debug)]
@@ -54,18 +61,29 @@ pub(crate) struct Pressure {
     files: Option<[File; 2]>,
     pub(crate) gate: Arc<Gate>,
     since: u64,
+    /// Pages of files that came back to our cgroup, as counted at the last look.
+    back: Option<u64>,
 }
 
 impl Pressure {
     /// Asks the kernel to tell. Where it does not, the gate stays open and only the cgroup's limit counts.
     pub(crate) fn new(now: u64) -> Self {
         let files = trigger(SOME).and_then(|some| Ok([some, trigger(FULL)?]));
-        Self { files: files.ok(), gate: Arc::default(), since: now }
+        Self { files: files.ok(), gate: Arc::default(), since: now, back: None }
     }
 
     /// To be waited for, beside other events.
     pub(crate) fn fds(&self) -> impl Iterator<Item = PollFd<'_>> {
         self.files.iter().flatten().map(|file| PollFd::from_borrowed_fd(file.as_fd(), PollFlags::PRI))
+    }
+
+    /// Takes in how many pages of files came back to our cgroup since it is there, and the bytes of its limit.
+    pub(crate) fn came_back(&mut self, now: u64, told: Option<(u64, u64)>) {
+        let before = std::mem::replace(&mut self.back, told.map(|(pages, _)| pages));
+        let Some(((pages, limit), before)) = told.zip(before) else { return };
+        if pages.saturating_sub(before).saturating_mul(PAGE) >= BACK_MIN.max(limit / BACK_PARTS) {
+            self.look(now, &[true, false]);
+        }
     }
 
     /// What [`Self::fds`] found, in its order.
@@ -95,7 +113,7 @@ mod tests {
 
     #[test]
     fn pressure_halves_budgets_and_calm_doubles_them() {
-        let mut pressure = Pressure { files: None, gate: Arc::default(), since: 0 };
+        let mut pressure = Pressure { files: None, gate: Arc::default(), since: 0, back: None };
         let gate = Arc::clone(&pressure.gate);
         assert_eq!(gate.share(u64::MAX), u64::MAX);
         pressure.look(1, &[true, false]);
@@ -112,6 +130,26 @@ mod tests {
         assert_eq!(gate.share(8_192), 0, "and some still do");
         (2..9).for_each(|turn| pressure.look(turn * CALM + 4, &[]));
         assert_eq!(gate.share(8_192), 8_192);
+    }
+
+    #[test]
+    fn pages_that_come_back_to_our_cgroup_halve_budgets_and_a_few_do_not() {
+        let mut pressure = Pressure { files: None, gate: Arc::default(), since: 0, back: None };
+        let gate = Arc::clone(&pressure.gate);
+        let limit = 256 << 20; // a 64th is 1,024 pages
+        for (told, share) in [
+            (Some((1_000_000, limit)), ALL), // of a time before us
+            (Some((1_001_023, limit)), ALL),
+            (Some((1_002_047, limit)), ALL / 2),
+            (None, ALL / 2), // it is not told any more
+            (Some((9_000_000, limit)), ALL / 2),
+            (Some((0, limit)), ALL / 2),     // another cgroup
+            (Some((255, 1 << 20)), ALL / 2), // few, of little
+            (Some((511, 1 << 20)), ALL / 4),
+        ] {
+            pressure.came_back(1, told);
+            assert_eq!(gate.share(ALL), share, "{told:?}");
+        }
     }
 
     #[test]

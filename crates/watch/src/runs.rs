@@ -1,16 +1,20 @@
-//! Programs of which a manifest is known: a run that begins is read ahead of by what its last runs taught, in a thread of its own.
+//! Programs of which a manifest is known, and units that were named: a run that begins is read ahead of by what its last runs taught, in
+//! a thread of its own.
 //!
 //! ```text
-//!   exec ─▶ key of the process ─▶ manifest? ─▶ decide: replay · hold out · off ─▶ follow.rs, attached to the process
+//!   exec ─▶ key: of its unit, else of the process ─▶ manifest? ─▶ decide: replay · hold out · off ─▶ follow.rs, attached to the process
+//!                                                       │ no
+//!                                                       └─▶ a unit's first start is recorded; a program is not known
 //! ```
 //!
 //! So a run has its own events, is paced by its own touches, and what it earned is measured by its own waits, as under
-//! `forerun watch -- COMMAND`, which is also how a program becomes known. Where the daemon ends before a run, nothing is kept of it.
+//! `forerun watch -- COMMAND`, which is also how a program becomes known; what would not pay there is left alone here. Where the daemon ends before a run, nothing is kept of it.
 
 use crate::follow::{self, Decision, FollowError, FollowOptions, Report};
 use crate::payers::Charge;
 use crate::pressure::Gate;
 use crate::store::Store;
+use crate::unit::{self, Unit};
 use crate::volumes::Volumes;
 use crate::worth;
 use forerun_manifest::{Key, Manifest};
@@ -30,7 +34,7 @@ pub(crate) const RUNS_MAX: usize = 4;
 pub struct Run {
     /// Its process.
     pub pid: u32,
-    /// Its program.
+    /// Its program, or the name of the unit that it starts.
     pub program: PathBuf,
     /// What of it.
     pub what: RunWhat,
@@ -63,7 +67,9 @@ pub(crate) struct Runs {
     charge: Charge,
     stop: Arc<AtomicBool>,
     observe: bool,
-    threads: Vec<JoinHandle<()>>,
+    units: Vec<Unit>,
+    /// Those that are followed, and which of the units each is.
+    threads: Vec<(Option<usize>, JoinHandle<()>)>,
     tell: Sender<Run>,
     told: Receiver<Run>,
 }
@@ -76,32 +82,39 @@ impl Runs {
         charge: &Charge,
         stop: Arc<AtomicBool>,
         observe: bool,
+        units: Vec<Unit>,
     ) -> Self {
         let (tell, told) = channel();
         let charge = charge.clone();
-        Self { store, devices, gate, charge, stop, observe, threads: Vec::new(), tell, told }
+        Self { store, devices, gate, charge, stop, observe, units, threads: Vec::new(), tell, told }
     }
 
-    /// A process has begun a program; what is to be told, if it is a known one.
+    /// A process has begun a program; what is to be told, if it is a known one or starts a unit.
     pub(crate) fn started(&mut self, pid: u32) -> Option<Run> {
-        self.threads.retain(|thread| !thread.is_finished());
-        let key = follow::key_of_process(pid)?;
-        // What is damaged is recorded anew by the next run under `watch -- COMMAND`.
-        let manifest = self.store.load(&key).ok()??;
-        if self.threads.len() >= RUNS_MAX || is_followed_already(pid) {
+        self.threads.retain(|(_, thread)| !thread.is_finished());
+        let unit = unit::begun(pid, &self.units);
+        let key = unit.map_or_else(|| follow::key_of_process(pid), |at| Some(self.units[at].key()))?;
+        // What is damaged is recorded anew: of a unit now, of a program by the next run under `watch -- COMMAND`.
+        let known = self.store.load(&key).ok().flatten();
+        let goes_on = unit.is_some() && self.threads.iter().any(|(of, _)| *of == unit);
+        if goes_on || self.threads.len() >= RUNS_MAX || is_followed_already(pid) {
             return None;
         }
-        let Key::Program { path, .. } = &key else { return None };
-        let program = path.clone();
-        let decision = worth::decide_beside(&manifest);
-        let begun = RunWhat::Begun { decision, pages: manifest.file_pages(), runs: manifest.recordings };
-        if !self.observe {
-            self.follow(pid, program.clone(), key, manifest);
+        let program = match (&key, &known) {
+            (Key::Program { path, .. }, Some(_)) => path.clone(),
+            (Key::Named { name, .. }, _) => name.into(),
+            _ => return None,
+        };
+        let decision =
+            known.as_ref().map_or(Decision::Record, |known| worth::decide_beside(known, follow::lot()));
+        let (pages, runs) = known.as_ref().map_or((0, 0), |known| (known.file_pages(), known.recordings));
+        if !self.observe && !decision.leaves_alone() {
+            self.follow(unit, pid, program.clone(), key, known);
         }
-        Some(Run { pid, program, what: begun })
+        Some(Run { pid, program, what: RunWhat::Begun { decision, pages, runs } })
     }
 
-    fn follow(&mut self, pid: u32, program: PathBuf, key: Key, manifest: Manifest) {
+    fn follow(&mut self, unit: Option<usize>, pid: u32, program: PathBuf, key: Key, known: Option<Manifest>) {
         let options = FollowOptions {
             command: Vec::new(),
             process: Some((pid, self.devices.clone())),
@@ -109,7 +122,7 @@ impl Runs {
             charge: self.charge.clone(),
             store: Some(self.store.clone()),
             key: Some(key),
-            given: Some((manifest, Volumes::now())),
+            given: known.map(|manifest| (manifest, Volumes::now())),
             scheme: None,
             patterns: false,
             replay: true,
@@ -126,12 +139,12 @@ impl Runs {
         };
         // Without a thread it is not read ahead of.
         let thread = std::thread::Builder::new().name("forerun-run".into()).spawn(run);
-        self.threads.extend(thread.ok());
+        self.threads.extend(thread.ok().map(|thread| (unit, thread)));
     }
 
     /// Runs that are followed.
     pub(crate) fn going(&self) -> usize {
-        self.threads.iter().filter(|thread| !thread.is_finished()).count()
+        self.threads.iter().filter(|(_, thread)| !thread.is_finished()).count()
     }
 
     /// Runs that are over.
@@ -141,7 +154,7 @@ impl Runs {
 
     /// Waits for those that go on; `stop` is set.
     pub(crate) fn finish(&mut self) {
-        for thread in self.threads.drain(..) {
+        for (_, thread) in self.threads.drain(..) {
             drop(thread.join());
         }
     }
@@ -155,11 +168,10 @@ fn failure(pid: u32, problem: &FollowError) -> String {
 
 /// Whether another Forerun has started the process, and follows it.
 fn is_followed_already(pid: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse::<u32>().ok());
     let exe = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
     let own = std::process::id();
-    parent.is_some_and(|parent| parent != own && exe(parent).is_some() && exe(parent) == exe(own))
+    unit::parent_of(pid)
+        .is_some_and(|parent| parent != own && exe(parent).is_some() && exe(parent) == exe(own))
 }
 
 #[cfg(test)]
@@ -172,12 +184,12 @@ mod tests {
     fn a_run_that_is_over_before_it_is_followed_is_told_as_that() {
         let store = Store::new(PathBuf::from("/nonexistent"));
         let (gate, stop) = (Arc::default(), Arc::default());
-        let mut runs = Runs::new(store, BTreeSet::new(), gate, &Charge::default(), stop, false);
+        let mut runs = Runs::new(store, BTreeSet::new(), gate, &Charge::default(), stop, false, Vec::new());
         let mut child = std::process::Command::new("true").spawn().expect("a program");
         let pid = child.id();
         child.wait().expect("ours");
         let key = Key::Named { kind: "program".into(), name: "true".into() };
-        runs.follow(pid, PathBuf::from("/bin/true"), key.clone(), Manifest::new(key));
+        runs.follow(None, pid, PathBuf::from("/bin/true"), key.clone(), Some(Manifest::new(key)));
         let begun = Instant::now();
         let mut told = Vec::new();
         while told.is_empty() && begun.elapsed() < Duration::from_secs(20) {

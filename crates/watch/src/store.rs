@@ -2,6 +2,10 @@
 //!
 //! Root's are in `/var/lib/forerun/manifests`, a user's in `forerun/manifests` below `$XDG_STATE_HOME` (`~/.local/state`).
 //! A file is replaced whole, so a reader finds the old one or the new one and never a part.
+//!
+//! Whoever runs many commands, each with other arguments, has a manifest of each. So a folder has room for [`KEPT_MAX`] and
+//! [`KEPT_BYTES_MAX`]: where a new one comes beyond that, those go that were not learnt for longest. A run that is learnt from writes its
+//! manifest anew, so that is by their time of change. What else lies in the folder stays.
 
 use forerun_manifest::format::{BODY_BYTES_MAX, FormatError};
 use forerun_manifest::{Key, Manifest};
@@ -15,6 +19,13 @@ const OF_ROOT: &str = "/var/lib/forerun/manifests";
 
 /// Most bytes of a manifest's file: its body packs to fewer than it has.
 const FILE_BYTES_MAX: u64 = BODY_BYTES_MAX + (1 << 20);
+
+/// Manifests that a folder keeps.
+pub const KEPT_MAX: usize = 4_096;
+/// Bytes that they have together: some have a few KiB, that of a large tree a MiB.
+pub const KEPT_BYTES_MAX: u64 = 256 << 20;
+/// What their files' names end with ([`Key::file_name`]).
+const ENDING: &str = ".manifest";
 
 /// Why a manifest could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -121,7 +132,35 @@ impl Store {
     /// [`StoreError::Io`].
     pub fn keep(&self, manifest: &Manifest) -> Result<u64, StoreError> {
         fs::create_dir_all(&self.0).map_err(|source| StoreError::Io { path: self.0.clone(), source })?;
-        write(&self.path(&manifest.key), manifest)
+        let path = self.path(&manifest.key);
+        let is_new = !path.exists();
+        let bytes = write(&path, manifest)?;
+        if is_new {
+            self.bound(&path, KEPT_MAX, KEPT_BYTES_MAX);
+        }
+        Ok(bytes)
+    }
+
+    /// Removes those that were not learnt for longest until there are no more than may be, but never `new`.
+    fn bound(&self, new: &Path, most: usize, bytes_max: u64) {
+        let is_one = |path: &Path| path.to_string_lossy().ends_with(ENDING);
+        let one = |entry: fs::DirEntry| {
+            let (path, data) = (entry.path(), entry.metadata().ok()?);
+            (data.is_file() && is_one(&path)).then(|| (data.modified().ok(), path, data.len()))
+        };
+        // What cannot be listed cannot be removed; the next that is kept looks again.
+        let Ok(entries) = fs::read_dir(&self.0) else { return };
+        let mut all: Vec<_> = entries.flatten().filter_map(one).collect();
+        all.sort();
+        let (mut count, mut bytes) = (all.len(), all.iter().map(|(.., bytes)| bytes).sum::<u64>());
+        for (_, path, size) in all {
+            if count <= most && bytes <= bytes_max {
+                return;
+            }
+            if path != new && fs::remove_file(&path).is_ok() {
+                (count, bytes) = (count - 1, bytes - size);
+            }
+        }
     }
 }
 
@@ -142,6 +181,31 @@ mod tests {
         fs::write(store.path(&key("a")), b"FORERUNM").expect("room on disk");
         let error = store.load(&key("a")).expect_err("cut").to_string();
         assert!(error.contains("cut off") && error.contains("unit-a-"), "{error}");
+    }
+
+    #[test]
+    fn where_there_are_too_many_those_go_that_were_not_learnt_for_longest() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let store = Store::new(root.path().to_owned());
+        let key = |name: u64| Key::Named { kind: "unit".into(), name: name.to_string() };
+        let at = |seconds| std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        for age in [4, 1, 3, 2] {
+            store.keep(&Manifest::new(key(age))).expect("room on disk");
+            let file = fs::File::options().append(true).open(store.path(&key(age))).expect("just kept");
+            file.set_modified(at(age)).expect("ours");
+        }
+        fs::write(root.path().join("windows"), "of somebody else").expect("room on disk");
+        let left = || -> Vec<u64> { (1..=4).filter(|&age| store.path(&key(age)).exists()).collect() };
+        store.bound(&store.path(&key(1)), 4, u64::MAX);
+        assert_eq!(left(), [1, 2, 3, 4]);
+        store.bound(&store.path(&key(1)), 3, u64::MAX);
+        assert_eq!(left(), [1, 3, 4], "the new one stays, however old");
+        let size = fs::metadata(store.path(&key(4))).expect("kept").len();
+        store.bound(&store.path(&key(4)), 9, 2 * size);
+        assert_eq!(left(), [3, 4]);
+        store.bound(&store.path(&key(4)), 0, 0);
+        assert_eq!(left(), [4]);
+        assert!(root.path().join("windows").exists());
     }
 
     #[test]

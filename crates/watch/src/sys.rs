@@ -17,6 +17,8 @@ const IOC_GETVERSION: libc::c_ulong = 0x8000_7601 | (size_of::<libc::c_long>() a
 const IOC_GETFSUUID: libc::c_ulong = 0x8011_1500;
 /// `FS_IOC_FIEMAP`: `_IOWR('f', 11, struct fiemap)`.
 const IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
+/// `XFS_IOC_BULKSTAT`: `_IOR('X', 127, struct xfs_bulkstat_req)`, Linux 5.3.
+const IOC_XFS_BULKSTAT: libc::c_ulong = 0x8040_587F;
 /// `cachestat`, the same number on every architecture but alpha.
 const SYS_CACHESTAT: libc::c_long = 451;
 /// Largest handle (`MAX_HANDLE_SZ`).
@@ -39,6 +41,26 @@ struct FsUuid {
     length: u8,
     uuid: [u8; 16],
 }
+
+/// `struct xfs_bulkstat_req` with room for one `struct xfs_bulkstat`.
+#[repr(C)]
+#[derive(Default)]
+struct XfsBulkstat {
+    inode: u64,
+    flags: u32,
+    count: u32,
+    told: u32,
+    group: u32,
+    reserved: [u64; 5],
+    answer_inode: u64,
+    /// Size, blocks, flags, and four times.
+    answer_sizes: [u64; 7],
+    answer_generation: u32,
+    /// Owners, parts of seconds, counts, mode.
+    answer_words: [u32; 17],
+    answer_reserved: [u64; 7],
+}
+const _: () = assert!(size_of::<XfsBulkstat>() == 64 + 192);
 
 /// `struct fiemap_extent`.
 #[repr(C)]
@@ -226,6 +248,21 @@ pub(crate) fn generation(file: BorrowedFd<'_>) -> u32 {
     // File systems write four bytes, in the order of the machine.
     let bytes = value.to_ne_bytes();
     if result == 0 { u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) } else { 0 }
+}
+
+/// The generation of the inode of XFS that has this number; `None` where none has it. `root` is any file of the file system.
+///
+/// # Errors
+/// What the system said: `EPERM` without `CAP_SYS_ADMIN`, `ENOTTY` where it is no XFS or one before Linux 5.3.
+pub(crate) fn xfs_generation(root: BorrowedFd<'_>, inode: u64) -> io::Result<Option<u32>> {
+    let mut ask = XfsBulkstat { inode, count: 1, ..XfsBulkstat::default() };
+    // SAFETY: the kernel reads the head of one request of ours, and writes it and as many answers as the head has room for: one.
+    if unsafe { libc::ioctl(root.as_raw_fd(), IOC_XFS_BULKSTAT as _, &raw mut ask) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // It answers with the first that is in use from there on.
+    let is_it = ask.told == 1 && ask.answer_inode == inode;
+    Ok(is_it.then_some(ask.answer_generation))
 }
 
 /// The UUID of the file system that holds an open file; `None` where it does not tell.

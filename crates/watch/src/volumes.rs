@@ -22,6 +22,10 @@ const KINDS: [&str; 7] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs", "erofs
 const EXT: [&str; 3] = ["ext4", "ext3", "ext2"];
 /// `FILEID_INO32_GEN`.
 const HANDLE_INO32_GEN: i32 = 1;
+/// The kind whose handles want the very generation, which it tells by number to whoever administers the system.
+const XFS: &str = "xfs";
+/// `FILEID_INO32_GEN` with inodes of 64 bits, as XFS has it (`fs/xfs/xfs_export.h`).
+const HANDLE_INO64_GEN_XFS: i32 = 0x81;
 /// What one `readahead` loads at most where the device does not say: the kernel's usual read-ahead.
 const CHUNK_KIB: u64 = 128;
 /// And where it says more than this, no more: larger ones teach nothing and hold a worker.
@@ -44,6 +48,8 @@ pub struct Volume {
     pub chunk_pages: u64,
     /// The device it lies on, where it is one.
     pub block_device: Option<PathBuf>,
+    /// It tells us generations by number (XFS, `CAP_SYS_ADMIN`).
+    pub tells_generations: bool,
 }
 
 impl Volume {
@@ -56,13 +62,18 @@ impl Volume {
     /// Whether a number of an inode is enough to open it.
     #[must_use]
     pub fn finds_by_inode(&self) -> bool {
-        EXT.contains(&self.kind.as_str())
+        EXT.contains(&self.kind.as_str()) || self.tells_generations
     }
 
     /// Whether it may have subvolumes, each with numbers of its own.
     #[must_use]
     pub fn has_subvolumes(&self) -> bool {
         self.kind == "btrfs"
+    }
+
+    /// Whether its files are worth reading ahead.
+    pub(crate) fn is_local(&self) -> bool {
+        KINDS.contains(&self.kind.as_str())
     }
 
     /// The number under which pages of its block device are kept: no file has it.
@@ -93,15 +104,19 @@ impl Volume {
         let kib = of_queue("max_sectors_kb").max(of_queue("read_ahead_kb")).or_else(of_bdi);
         let uevent = fs::read_to_string(folder.join("uevent")).unwrap_or_default();
         let name = uevent.lines().find_map(|line| line.strip_prefix("DEVNAME="));
-        let uuid = sys::open(mount, libc::O_RDONLY | libc::O_DIRECTORY).ok();
+        let root = sys::open(mount, libc::O_RDONLY | libc::O_DIRECTORY).ok();
+        let (uuid, tells_generations) = root.map_or((None, false), |root| {
+            (sys::fs_uuid(root.as_fd()), kind == XFS && sys::xfs_generation(root.as_fd(), 0).is_ok())
+        });
         Self {
             device,
             kind: kind.to_owned(),
-            uuid: uuid.and_then(|at| sys::fs_uuid(at.as_fd())).unwrap_or_default(),
+            uuid: uuid.unwrap_or_default(),
             mount: mount.to_owned(),
             rotational: of_queue("rotational") == Some(1),
             chunk_pages: kib.unwrap_or(CHUNK_KIB).clamp(4, CHUNK_KIB_MAX) / 4,
             block_device: name.map(|name| Path::new("/dev").join(name)),
+            tells_generations,
         }
     }
 }
@@ -199,6 +214,13 @@ impl Volumes {
     }
 }
 
+/// Whether events of a device are of files that are worth reading ahead.
+pub(crate) fn are_local((major, minor): (u32, u32)) -> bool {
+    let mounts = Mounts::of_this_process();
+    let is_it = |mount: &crate::names::Mount| (mount.major, mount.minor) == (major, minor);
+    mounts.all().iter().any(|mount| is_it(mount) && KINDS.contains(&mount.kind.as_str()))
+}
+
 fn state_of(generation: u32, data: &fs::Metadata) -> FileState {
     let ctime_nanos = u32::try_from(data.ctime_nsec()).unwrap_or(0);
     FileState { generation, size: data.len(), ctime: data.ctime(), ctime_nanos }
@@ -223,6 +245,17 @@ fn handle(volume: &Volume, file: &File) -> Option<(i32, Vec<u8>)> {
     }
     let inode = u32::try_from(file.inode).ok()?;
     Some((HANDLE_INO32_GEN, [inode.to_ne_bytes(), file.state.generation.to_ne_bytes()].concat()))
+}
+
+/// A handle made of a number alone, on a file system that tells its generation.
+fn numbered(volume: &Volume, root: Option<BorrowedFd<'_>>, inode: u64) -> Option<(i32, Vec<u8>)> {
+    if !volume.tells_generations || inode == 0 {
+        return None;
+    }
+    let own = if root.is_none() { Some(self::root(volume).ok()?) } else { None };
+    let root = root.or_else(|| own.as_ref().map(OwnedFd::as_fd))?;
+    let generation = sys::xfs_generation(root, inode).ok()??;
+    Some((HANDLE_INO64_GEN_XFS, [&inode.to_ne_bytes()[..], &generation.to_ne_bytes()].concat()))
 }
 
 /// The folder where a file system is mounted, by which handles are opened.
@@ -253,7 +286,8 @@ fn by_handle(
 
 /// The place of a file, by handle or by path.
 fn place(volume: &Volume, root: Option<BorrowedFd<'_>>, file: &File) -> io::Result<OwnedFd> {
-    let found = handle(volume, file).and_then(|handle| by_handle(volume, root, &handle, libc::O_PATH));
+    let handle = handle(volume, file).or_else(|| numbered(volume, root, file.inode));
+    let found = handle.and_then(|handle| by_handle(volume, root, &handle, libc::O_PATH));
     if let Some(found) = found {
         return found;
     }
@@ -327,12 +361,13 @@ pub fn open_below(
     Ok(file.stale(&state).map_or(Ok(Opened { file: opened, state }), Err))
 }
 
-/// Opens a file by its number alone, whatever it is like, if it is a regular one.
+/// Opens a file by its number, or where that opens nothing by its path, whatever it is like, if it is a regular one of that number.
 ///
 /// # Errors
 /// What the system said; `NotFound` where that number is no regular file, or numbers open nothing here.
-pub fn open_number(volume: &Volume, inode: u64) -> io::Result<OwnedFd> {
-    let place = place(volume, None, &File { inode, ..File::default() })?;
+pub fn open_number(volume: &Volume, inode: u64, path: Option<&Path>) -> io::Result<OwnedFd> {
+    let path = path.map_or_else(PathBuf::new, Path::to_owned);
+    let place = place(volume, None, &File { inode, path, ..File::default() })?;
     let data = fs::File::from(place.try_clone()?).metadata()?;
     if !data.is_file() || data.ino() != inode {
         return Err(io::ErrorKind::NotFound.into());
@@ -396,6 +431,7 @@ mod tests {
             rotational: false,
             chunk_pages: 32,
             block_device: None,
+            tells_generations: false,
         };
         (root, volume, inode)
     }

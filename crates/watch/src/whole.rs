@@ -72,7 +72,7 @@ impl Whole {
     pub(crate) fn wish(&self, pid: u32, file: FileId, most: u64) -> Option<u64> {
         let volume = self.volumes.get(&(file.major, file.minor))?;
         let jobs = self.jobs.as_ref().filter(|_| !self.hold.load(Ordering::Relaxed))?;
-        let open = fs::File::from(volumes::open_number(volume, file.inode).ok()?);
+        let open = fs::File::from(volumes::open_number(volume, file.inode, None).ok()?);
         let bytes = open.metadata().ok()?.len();
         let pays = is_within(most, bytes) && bytes <= memory::available() / MEMORY_PARTS;
         // Where another file is being read this one has to wait for its next turn.
@@ -105,7 +105,7 @@ fn work(queue: &Receiver<Job>, hold: &AtomicBool) {
 
 /// Reads a file to its end, a step after the other.
 fn read(job: &Job, hold: &AtomicBool) -> std::io::Result<()> {
-    let file = fs::File::from(volumes::open_number(&job.volume, job.inode)?);
+    let file = fs::File::from(volumes::open_number(&job.volume, job.inode, None)?);
     let (end, chunk) = (file.metadata()?.len(), job.volume.chunk_pages * PAGE);
     let mut at = 0;
     while at < end && !hold.load(Ordering::Relaxed) {

@@ -11,9 +11,12 @@
 //! it is read (`govern.rs`). To take a window back is `NORMAL` alone. The books are a file: should this process be killed, the next
 //! takes back what stands in them, and sets right a device that was left in between. They say which disk each device was: where another
 //! has come under its number, nothing of it is taken back. No descriptor is kept.
+//!
+//! A window is memory of whoever reads: all together may be half of what the machine has left, and those of one cgroup half of what its limit leaves.
 
 use crate::bio::DeviceNumber;
 use crate::govern::{RUNGS, SMALL};
+use crate::memory;
 use forerun_trace::assemble::FileId;
 use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -34,6 +37,9 @@ const O_ACCMODE: u32 = 0o3;
 const O_WRONLY: u32 = 0o1;
 /// Bytes of a page.
 const PAGE_KIB: u32 = 4;
+const PAGE: u64 = 4_096;
+/// All windows together are at most one part in so many of what memory is left.
+pub(crate) const PARTS: u64 = 2;
 /// Where the kernel shows its devices.
 const SYS: &str = "/sys";
 
@@ -85,17 +91,35 @@ impl Drop for Raised<'_> {
 /// A process that was not replaced by another of its number.
 type Process = (u32, u64);
 
+/// Bytes that are left for files.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left {
+    /// Of the machine, or of our own cgroup where that is less.
+    pub(crate) machine: u64,
+    /// Of the reader's cgroup, where it has a limit.
+    pub(crate) cgroup: Option<u64>,
+}
+
 /// What was changed.
 #[derive(Debug)]
 pub(crate) struct Windows {
     books: Option<PathBuf>,
     boot: String,
     sys: PathBuf,
-    given: BTreeSet<(Process, FileId)>,
+    given: BTreeMap<(Process, FileId), Given>,
     /// The folder of the books, locked: two would take back each other's windows, and take a setting of a moment for the device's own.
     _lock: fs::File,
     /// Each device whose setting was changed for a moment.
     devices: BTreeMap<(u32, u32), Before>,
+}
+
+/// A window that was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Given {
+    /// Pages, of all its open files together.
+    pages: u64,
+    /// The cgroup whose memory it is.
+    payer: Option<PathBuf>,
 }
 
 /// A device as it was.
@@ -128,7 +152,7 @@ impl Windows {
         fs::create_dir_all(folder)?;
         let lock = fs::File::open(folder)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        let (given, devices) = (BTreeSet::new(), BTreeMap::new());
+        let (given, devices) = (BTreeMap::new(), BTreeMap::new());
         let mut windows = Self { books: None, boot, sys: sys.to_owned(), given, devices, _lock: lock };
         let found = match fs::read_to_string(&books) {
             Ok(text) => windows.take_back(&text),
@@ -159,7 +183,8 @@ impl Windows {
         let device = (file.major, file.minor);
         let knob = Knob::below(&self.sys, device).ok_or(io::ErrorKind::Unsupported)?;
         let before = knob.get()?;
-        self.given.insert((process, file));
+        let given = Given { pages: u64::from(pages) * open.len() as u64, payer: memory::folder_of(pid) };
+        self.given.insert((process, file), given);
         self.devices.insert(device, Before { kib: before, disk: diskseq(&self.sys, device) });
         self.write()?;
         let raised = Raised(&knob, before);
@@ -172,7 +197,7 @@ impl Windows {
     /// Takes everything back, and the books away.
     pub(crate) fn end(&mut self) {
         let devices = std::mem::take(&mut self.devices);
-        for (process, file) in std::mem::take(&mut self.given) {
+        for ((process, file), _) in std::mem::take(&mut self.given) {
             let device = (file.major, file.minor);
             if !devices.get(&device).is_some_and(|before| before.is_past(&self.sys, device)) {
                 take_one(process, file);
@@ -186,7 +211,31 @@ impl Windows {
 
     /// The process no longer has it open, or has its device's window.
     fn forget(&mut self, process: Process, file: FileId) -> io::Result<()> {
-        if self.given.remove(&(process, file)) { self.write() } else { Ok(()) }
+        if self.given.remove(&(process, file)).is_some() { self.write() } else { Ok(()) }
+    }
+
+    /// Pages of all windows.
+    pub(crate) fn pages(&self) -> u64 {
+        self.given.values().map(|given| given.pages).sum()
+    }
+
+    /// Whether a reader may have a window of so many pages beside those that there are. `left` is what there is for files, bytes.
+    pub(crate) fn fits(&self, pid: u32, file: FileId, pages: u32, left: Left) -> bool {
+        let payer = memory::folder_of(pid);
+        let others = |of: &dyn Fn(&Given) -> bool| -> u64 {
+            let others = self.given.iter().filter(|((process, of), _)| (process.0, *of) != (pid, file));
+            others.filter(|(_, given)| of(given)).map(|(_, given)| given.pages).sum()
+        };
+        let fits = |others: u64, left: u64| (others + u64::from(pages)).saturating_mul(PAGE) <= left / PARTS;
+        let of_payer = || others(&|given: &Given| given.payer == payer);
+        fits(others(&|_| true), left.machine) && left.cgroup.is_none_or(|left| fits(of_payer(), left))
+    }
+
+    /// Those of processes that are no more are no memory, and nothing to be taken back.
+    pub(crate) fn forget_ended(&mut self) -> io::Result<()> {
+        let before = self.given.len();
+        self.given.retain(|((pid, start), _), _| start_of(*pid).is_ok_and(|now| now == *start));
+        if self.given.len() < before { self.write() } else { Ok(()) }
     }
 
     fn write(&self) -> io::Result<()> {
@@ -196,7 +245,7 @@ impl Windows {
             let disk = disk.map_or_else(String::new, |disk| format!(" {disk}"));
             text.push_str(&format!("device {major} {minor} {kib}{disk}\n"));
         }
-        for ((pid, start), file) in &self.given {
+        for ((pid, start), file) in self.given.keys() {
             let FileId { major, minor, inode } = file;
             text.push_str(&format!("file {pid} {start} {major} {minor} {inode}\n"));
         }
@@ -428,6 +477,33 @@ mod tests {
         let id = FileId { major: device.0, minor: device.1, inode: data.ino() };
         assert_eq!(found(4), open_files(own, id).map_or(0, |open| open.len()));
         assert_eq!(found(3), 0);
+    }
+
+    #[test]
+    fn all_windows_together_are_half_of_the_memory_that_is_left_and_those_of_a_cgroup_half_of_its_own() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let (mut windows, _) = Windows::new(root.path()).expect("nobody has them");
+        let own = std::process::id();
+        let file = |inode| FileId { major: 7, minor: 0, inode };
+        let of = |pages, payer: Option<&str>| Given { pages, payer: payer.map(PathBuf::from) };
+        let process = (own, start_of(own).expect("this process lives"));
+        windows.given.insert((process, file(1)), Given { pages: 100, payer: memory::folder_of(own) });
+        windows.given.insert(((u32::MAX, 1), file(2)), of(50, Some("/elsewhere")));
+        assert_eq!(windows.pages(), 150);
+        let left = |machine: u64, cgroup: Option<u64>| Left {
+            machine: machine * PAGE,
+            cgroup: cgroup.map(|pages| pages * PAGE),
+        };
+        let fits = |windows: &Windows, inode, pages, left| windows.fits(own, file(inode), pages, left);
+        assert!(fits(&windows, 3, 50, left(400, None)), "200 pages of 400");
+        assert!(!fits(&windows, 3, 51, left(400, None)));
+        assert!(fits(&windows, 1, 150, left(400, None)), "in the place of its own");
+        assert!(fits(&windows, 3, 100, left(10_000, Some(400))), "what is elsewhere is charged elsewhere");
+        assert!(!fits(&windows, 3, 101, left(10_000, Some(400))));
+        windows.forget_ended().expect("room on disk");
+        assert_eq!(windows.pages(), 100, "no process has that number");
+        windows.given.clear();
+        windows.end();
     }
 
     #[test]

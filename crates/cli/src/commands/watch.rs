@@ -10,6 +10,7 @@ use forerun_watch::inputs::{self, LogError, Verified};
 use forerun_watch::outcome::{Ended, RecordError};
 use forerun_watch::replay::Replayed;
 use forerun_watch::store::{self, Store};
+use forerun_watch::unit::{UNITS_MAX, Unit};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ Examples:
   sudo forerun watch --observe               # all programs: what would be decided; nothing is changed
   sudo forerun watch --only /srv             # all programs, on the file system that holds /srv
   sudo forerun watch --scheme 'flashy(poll=250ms)'   # all programs, as this scheme decides alone
+  sudo forerun watch --unit postgresql       # all programs, and each start of that unit as one thing
   sudo forerun watch --http 8000             # and show what it does: a page, /metrics, and for `forerun top`
   forerun manifest show /var/lib/forerun/manifests/git-*.manifest
 
@@ -33,7 +35,8 @@ that what the others earned is measured and not guessed; where three in a row ea
 by it, by the time from start to end, is left alone, and rarely tried again.
 
 Without a command all programs are watched until Ctrl-C: open files get windows of the kernel's own read-ahead that were tried and
-measured on their reader, and programs that were recorded once (watch -- CMD) are read ahead of whenever they start. A line tells each decision. All of it is taken back at the end, and after a kill by the next run.
+measured on their reader, and programs that were recorded once (watch -- CMD) are read ahead of whenever they start. Of a --unit the first start
+is recorded by itself. A line tells each decision. All of it is taken back at the end, and after a kill by the next run.
 
 Needs root. Linux 6.18 tells most; on older kernels (6.12, 6.1) programs in the kernel tell the daemon what it does not, and --check says what works. The exit code is the command's.";
 
@@ -46,7 +49,7 @@ pub(crate) struct WatchArgs {
     /// Record, but do not read ahead
     #[arg(long, requires = "command")]
     no_replay: bool,
-    /// With a command: the scheme of a page cache that reads ahead by pattern besides, or none [default: stride, on ext4, in runs that
+    /// With a command: the scheme of a page cache that reads ahead by pattern besides, or none [default: stride, in runs that
     /// are not replayed]. All programs: the scheme that decides alone [default: auto]
     #[arg(long, value_name = "SCHEME", value_parser = scheme)]
     pub(crate) scheme: Option<SchemeSpec>,
@@ -57,10 +60,10 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     pub(crate) record: Option<PathBuf>,
     /// Replay a log of inputs: the engine must give the same outputs, byte for byte
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "state", "no_replay", "scheme", "check", "observe", "no_bpf", "only", "charge", "http", "log_inputs", "record"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "state", "no_replay", "scheme", "check", "observe", "no_bpf", "only", "charge", "unit", "cgroup", "http", "log_inputs", "record"])]
     replay_log: Option<PathBuf>,
     /// Say what works here and what is missing, and run nothing; exit code 4 if nothing works
-    #[arg(long, conflicts_with_all = ["command", "state", "no_replay", "scheme", "observe", "no_bpf", "only", "charge", "http", "log_inputs", "record"])]
+    #[arg(long, conflicts_with_all = ["command", "state", "no_replay", "scheme", "observe", "no_bpf", "only", "charge", "unit", "cgroup", "http", "log_inputs", "record"])]
     check: bool,
     /// All programs: decide and say so, but change nothing
     #[arg(long, conflicts_with = "command")]
@@ -76,6 +79,13 @@ pub(crate) struct WatchArgs {
     /// All programs: only files of the file system that holds PATH; may be repeated
     #[arg(long, value_name = "PATH", conflicts_with = "command")]
     pub(crate) only: Vec<PathBuf>,
+    /// All programs: a unit of the service manager, as postgresql.service; may be repeated. Its first start is recorded, later ones are
+    /// read ahead of, whatever programs and arguments it has; a name without a kind is a service
+    #[arg(long, value_name = "NAME", value_parser = unit, conflicts_with = "command")]
+    unit: Vec<Unit>,
+    /// All programs: the same of a cgroup by its path below the root of cgroups, and of what is below it; may be repeated
+    #[arg(long, value_name = "PATH", value_parser = cgroup, conflicts_with = "command")]
+    cgroup: Vec<Unit>,
     /// All programs: a live page, its figures as JSON and for Prometheus, and what `forerun top` shows; HOST:PORT, a port of
     /// 127.0.0.1, or the path of a unix socket (with a slash), which is its owner's alone
     #[arg(long, value_name = "PLACE", conflicts_with = "command")]
@@ -98,6 +108,25 @@ impl WatchArgs {
     pub(crate) fn is_of_all(&self) -> bool {
         self.command.is_empty() && !self.check && self.replay_log.is_none()
     }
+
+    /// Units and cgroups whose starts are known by their names.
+    pub(crate) fn units(&self) -> Result<Vec<Unit>, CliError> {
+        let units: Vec<Unit> = self.unit.iter().chain(&self.cgroup).cloned().collect();
+        if units.len() > UNITS_MAX {
+            let what = format!("{} units and cgroups are named", units.len());
+            return Err(CliError::usage("--unit", &what, &format!("{UNITS_MAX} can be told apart")));
+        }
+        Ok(units)
+    }
+}
+
+fn unit(text: &str) -> Result<Unit, String> {
+    Unit::named(text).ok_or_else(|| "a name of a unit is wanted, as in postgresql.service".into())
+}
+
+fn cgroup(text: &str) -> Result<Unit, String> {
+    let what = "a path below the root of cgroups is wanted, as in system.slice/postgresql.service";
+    Unit::cgroup(text).ok_or_else(|| what.into())
 }
 
 fn is_none(scheme: &SchemeSpec) -> bool {

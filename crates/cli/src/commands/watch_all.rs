@@ -129,6 +129,7 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
         scheme: args.scheme.clone().filter(|scheme| scheme.to_string() != "auto"),
         log_inputs: args.log_inputs.clone(),
         only: args.only.clone(),
+        units: args.units()?,
         state,
         charge_reader: args.charge == super::watch::ChargeTo::Reader,
         bpf: !args.no_bpf,

@@ -48,6 +48,20 @@ fn a_snapshot_is_shown_judged_and_replayed_without_privilege() {
 }
 
 #[test]
+fn units_are_wanted_by_name_and_without_a_command() {
+    let wrong = |words: &[&str], reason: &str| {
+        let refused = forerun(&[&["watch"], words].concat()).assert().code(2);
+        let text = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
+        assert!(text.contains(reason), "{words:?}: {text}");
+    };
+    wrong(&["--unit", "a/b"], "postgresql.service");
+    wrong(&["--cgroup", "/"], "below the root");
+    wrong(&["--unit", "db", "--", "true"], "cannot be used with");
+    let many: Vec<String> = (0..65).map(|number| format!("--unit=u{number}")).collect();
+    wrong(&many.iter().map(String::as_str).collect::<Vec<_>>(), "64 can be told apart");
+}
+
+#[test]
 fn damage_is_one_line_that_names_the_file_and_the_remedy() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = file(folder.path(), "no.manifest", 100);
@@ -188,42 +202,83 @@ fn what_cannot_be_kept_is_said_and_is_no_failure_of_the_command() {
     assert!(String::from_utf8_lossy(&done.stderr).contains("is not kept"), "{done:?}");
 }
 
-/// A btrfs with two subvolumes on a loop device, until it is dropped.
-struct Subvolumes {
+/// A file system of a kind on a loop device, until it is dropped.
+struct Disk {
     folder: tempfile::TempDir,
+    kind: &'static str,
     mount: String,
     device: PathBuf,
     _made: Made,
 }
 
-impl Subvolumes {
-    fn new() -> Option<Self> {
+impl Disk {
+    /// `None` without root, a loop device, or what makes such a file system.
+    fn new(kind: &'static str) -> Option<Self> {
         let folder = tempfile::tempdir().ok()?;
         let image = folder.path().join("image");
-        std::fs::File::create(&image).and_then(|file| file.set_len(256 << 20)).ok()?;
-        sh(&format!("mkfs.btrfs -q {}", image.display()))?;
+        // XFS wants 300 MiB.
+        std::fs::File::create(&image).and_then(|file| file.set_len(320 << 20)).ok()?;
+        sh(&format!("mkfs.{kind} -q {}", image.display()))?;
         let mount = folder.path().join("mount").display().to_string();
         std::fs::create_dir(&mount).ok()?;
         let mut made = Made::default();
         let device = made.over(&image)?;
-        sh(&format!("mount -t btrfs -o noatime {} {mount}", device.display()))?;
+        sh(&format!("mount -t {kind} -o noatime {} {mount}", device.display()))?;
         made.and_then(format!("umount {mount}"));
+        Some(Self { folder, kind, mount, device, _made: made })
+    }
+
+    fn subvolumes() -> Option<Self> {
+        let disk = Self::new("btrfs")?;
         for name in ["one", "two"] {
-            sh(&format!("btrfs -q subvolume create {mount}/{name}"))?;
+            sh(&format!("btrfs -q subvolume create {}/{name}", disk.mount))?;
         }
-        Some(Self { folder, mount, device, _made: made })
+        Some(disk)
     }
 
     fn cold(&self) {
-        let Self { mount, device, .. } = self;
+        let Self { kind, mount, device, .. } = self;
         let device = device.display();
-        sh(&format!("umount {mount} && mount -t btrfs -o noatime {device} {mount}")).expect("nobody uses it");
+        sh(&format!("umount {mount} && mount -t {kind} -o noatime {device} {mount}"))
+            .expect("nobody uses it");
+    }
+}
+
+/// Reads 16 KiB of each 256 of a file.
+const STRIDE: &str = "import os, sys
+f = os.open(sys.argv[1], os.O_RDONLY)
+for at in range(0, os.fstat(f).st_size, 262144): os.pread(f, 16384, at)
+";
+
+#[test]
+fn a_first_run_at_equal_distances_is_read_ahead_of_on_xfs_and_btrfs_too() {
+    for kind in ["xfs", "btrfs"] {
+        let Some(disk) = Disk::new(kind) else {
+            skipped(&format!("needs root, a loop device and mkfs.{kind}"));
+            continue;
+        };
+        let data = file(Path::new(&disk.mount), "data", 64 << 20);
+        disk.cold();
+        let state = disk.folder.path().join("state").display().to_string();
+        let words = ["watch", "--json", "--state", &state, "--", "python3", "-c", STRIDE, &data];
+        let done = forerun(&words).output().expect("it runs");
+        if done.status.code() != Some(0) {
+            return skipped("needs the kernel's tracepoints, and python3");
+        }
+        let told: serde_json::Value = serde_json::from_slice(&done.stdout).expect("an object");
+        // 256 places of 4 pages; the first few are how its pattern is known.
+        assert!(told["wished_pages"].as_u64().is_some_and(|pages| pages > 500), "{kind}: {told}");
+        let manifest = manifests(Path::new(&state)).pop().expect("one is kept").display().to_string();
+        let shown = json(&["manifest", "show", &manifest, "--json"]);
+        let files = shown["files"].as_array().expect("a list");
+        let known = files.iter().find(|file| file["path"] == data.as_str());
+        assert!(known.is_some_and(|file| file["size"] == 64 << 20), "{kind}: {shown}");
     }
 }
 
 #[test]
 fn files_of_one_number_in_two_subvolumes_are_told_apart() {
-    let Some(disk) = Subvolumes::new() else { return skipped("needs root, a loop device and btrfs-progs") };
+    let Some(disk) = Disk::subvolumes() else { return skipped("needs root, a loop device and btrfs-progs") };
     let (one, two) = (format!("{}/one/a", disk.mount), format!("{}/two/b", disk.mount));
     for path in [&one, &two] {
         std::fs::write(path, vec![7; 1 << 20]).expect("room");

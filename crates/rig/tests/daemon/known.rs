@@ -64,6 +64,44 @@ impl Drop for Group {
 }
 
 #[test]
+fn the_first_start_in_a_cgroup_is_recorded_and_the_next_is_read_ahead_of_with_other_arguments_too() {
+    let Some(rig) = Rig::new("net", 8) else { return };
+    let Some(group) = Group::new() else { return eprintln!("skipped: no cgroup of memory can be made") };
+    let path = group.0.file_name().and_then(|name| name.to_str()).expect("UTF-8");
+    let unit = Unit::cgroup(path).expect("a path");
+    let procs = group.0.join("cgroup.procs").display().to_string();
+    let input = format!("if={}", rig.text("mount/big"));
+    let start = |size: &str| {
+        rig.cold();
+        let watch =
+            Watch::start(DaemonOptions { units: vec![unit.clone()], ..rig.options(false, None, None) });
+        // What the unit's own process starts, the second `dd`, is no start of its own.
+        let script = "echo $$ > \"$1\"; exec sh -c 'dd if=/dev/zero of=/dev/null count=1 status=none; exec dd \"$@\"' sh \"$2\" of=/dev/null status=none \"$3\"";
+        let words = ["-c", script, "sh", &procs, &input, size];
+        assert!(Command::new("sh").args(words).status().expect("a shell is everywhere").success());
+        let runs = watch.until_the_run_ends();
+        watch.end();
+        runs
+    };
+    let runs = start("bs=64K");
+    let [RunWhat::Begun { decision: Decision::Record, runs: 0, .. }, RunWhat::Ended(report)] = &runs[..]
+    else {
+        panic!("{runs:?}")
+    };
+    let files = report.manifest.file_pages() - recorded_elsewhere(&report.manifest);
+    // The kernel may have read the first pages before it was looked at.
+    assert!((2_000..=2_048).contains(&files), "{files} pages");
+    let runs = start("bs=32K");
+    let [RunWhat::Begun { decision: Decision::Replay, runs: 1, .. }, RunWhat::Ended(report)] = &runs[..]
+    else {
+        panic!("{runs:?}")
+    };
+    assert!(report.replayed.pages > 1_000 && report.estimated, "{report:?}");
+    let kept = Store::new(rig.path("state")).load(&unit.key()).expect("readable").expect("kept");
+    assert_eq!((kept.recordings, kept.history.len()), (2, 2), "it is learnt from");
+}
+
+#[test]
 fn what_is_read_ahead_is_charged_to_its_reader_where_that_is_asked_for_and_else_to_us() {
     let Some(rig) = Rig::new("net", 96) else { return };
     let Some(group) = Group::new() else { return eprintln!("skipped: no cgroup of memory can be made") };

@@ -25,6 +25,7 @@ use forerun_watch::payers::Charge;
 use forerun_watch::replay::AHEAD_PAGES;
 use forerun_watch::store::Store;
 use forerun_watch::tracefs::Without;
+use forerun_watch::unit::Unit;
 use forerun_watch::volumes::Volumes;
 use std::ffi::OsString;
 use std::fs;
@@ -40,6 +41,20 @@ use std::time::{Duration, Instant};
 
 /// The server of the device.
 const SERVER: &str = env!("CARGO_BIN_EXE_forerun-rig");
+/// A kind of file system.
+struct System {
+    make: &'static [&'static str],
+    /// MiB that it wants.
+    least: u64,
+}
+
+// Tables that ext4 zeroes later, behind the readers, have the loop device note that the file below cannot be zeroed, and
+// with that the kernel sets the window anew.
+const EXT4: System =
+    System { make: &["mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-E", "lazy_itable_init=0"], least: 0 };
+const XFS: System = System { make: &["mkfs.xfs", "-q", "-K"], least: 320 };
+const BTRFS: System = System { make: &["mkfs.btrfs", "-q", "-K"], least: 256 };
+
 /// Where a test mounts tracefs.
 const TRACING: &str = "tracing";
 /// Longest wait for what takes a moment.
@@ -118,7 +133,8 @@ struct Rig {
 impl Rig {
     /// As on a kernel without some tracepoints; what such a kernel tells of is said by `--check` too.
     fn older(model: &str, mib: usize, without: &'static [&'static str]) -> Option<Self> {
-        let mut rig = Self::build(model, mib).map_err(|problem| eprintln!("skipped: {problem}")).ok()?;
+        let mut rig =
+            Self::build(&EXT4, model, mib).map_err(|problem| eprintln!("skipped: {problem}")).ok()?;
         rig.without = Some(Without::names(without));
         match daemon::would_see() {
             Ok(sees) => assert_eq!(sees, Sees::Loads),
@@ -136,6 +152,11 @@ impl Rig {
 
     /// `None`, after saying why, where there can be none.
     fn new(model: &str, mib: usize) -> Option<Self> {
+        Self::on(&EXT4, model, mib)
+    }
+
+    /// The same on a file system of another kind.
+    fn on(system: &System, model: &str, mib: usize) -> Option<Self> {
         match daemon::would_see() {
             Ok(Sees::Reads) => {}
             Ok(Sees::Loads | Sees::Programs) => {
@@ -147,7 +168,7 @@ impl Rig {
                 return None;
             }
         }
-        match Self::build(model, mib) {
+        match Self::build(system, model, mib) {
             Ok(rig) => Some(rig),
             Err(problem) => {
                 eprintln!("skipped: {problem}");
@@ -156,7 +177,7 @@ impl Rig {
         }
     }
 
-    fn build(model: &str, mib: usize) -> Result<Self, String> {
+    fn build(system: &System, model: &str, mib: usize) -> Result<Self, String> {
         let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let shm = Path::new("/dev/shm");
         let folder = if shm.exists() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
@@ -167,10 +188,8 @@ impl Rig {
             fs::create_dir(at(name)).map_err(|problem| problem.to_string())?;
         }
         let image = fs::File::create(at("image")).map_err(|problem| problem.to_string())?;
-        image.set_len((mib as u64 + 32) << 20).map_err(|problem| problem.to_string())?;
-        // Tables that ext4 zeroes later, behind the readers, have the loop device note that the file below cannot be zeroed, and
-        // with that the kernel sets the window anew.
-        run(&["mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-E", "lazy_itable_init=0", &text("image")])?;
+        image.set_len((mib as u64 + 32).max(system.least) << 20).map_err(|problem| problem.to_string())?;
+        run(&[system.make, &[&text("image")]].concat())?;
         // The timer must not wait for the work it times, where that can be had.
         let first = run(&["chrt", "-f", "50", "true"]).is_ok();
         let words = if first { &["chrt", "-f", "50", SERVER][..] } else { &[SERVER] };
@@ -273,6 +292,7 @@ impl Rig {
             scheme: scheme.map(|text| SchemeSpec::parse(text).expect("a scheme of the registry")),
             log_inputs: log,
             only: vec![self.path("mount")],
+            units: Vec::new(),
             state: self.path("state"),
             charge_reader: false,
             bpf: true,

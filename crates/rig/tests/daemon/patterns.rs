@@ -37,6 +37,16 @@ fn a_strided_reader_is_read_ahead_of_on_its_first_run_and_no_byte_too_many() {
 }
 
 #[test]
+fn a_strided_reader_is_read_ahead_of_on_xfs_whose_files_are_found_by_number_too() {
+    strides(Rig::on(&XFS, "net", 96), false, 64);
+}
+
+#[test]
+fn a_strided_reader_is_read_ahead_of_on_btrfs_where_its_own_open_file_says_which_it_is() {
+    strides(Rig::on(&BTRFS, "net", 96), false, 64);
+}
+
+#[test]
 fn a_command_that_strides_through_a_mapped_file_is_read_ahead_of_on_its_first_run() {
     let Some(rig) = Rig::new("net", 96) else { return };
     let command: Vec<_> = ["python3", "-c", MAPPED, &rig.text("mount/big")].map(OsString::from).into();

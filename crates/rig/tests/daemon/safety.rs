@@ -11,6 +11,7 @@ fn be_the_victim(folder: &Path) {
         scheme: None,
         log_inputs: None,
         only,
+        units: Vec::new(),
         state,
         charge_reader: false,
         bpf: true,

@@ -60,6 +60,7 @@ impl Rig {
             rotational: false,
             chunk_pages: 32,
             block_device: None,
+            tells_generations: false,
         };
         ahead.volumes.insert((FILE.major, FILE.minor), Arc::new(volume));
         let followed = Followed { number: 0, blocks: number("member", "1024") };

@@ -1,0 +1,143 @@
+//! Units and cgroups by name: whatever starts in one of them is read ahead of by what starts of it loaded before.
+//!
+//! A program is known by its arguments and the folder it is started in, and a service may have others each time: a new port, a new
+//! release, a temporary folder. Its unit stays. A start of a unit is a program that somebody outside of it has started inside: what
+//! its own processes start belongs to it.
+//!
+//! ```text
+//!   exec ─▶ /proc/PID/cgroup: in a unit that was named? ─▶ its parent, too? ─▶ part of a start that is known already
+//!                                       └─ no: a program alone      └─ no: a start of the unit
+//! ```
+
+use forerun_manifest::Key;
+use std::fs;
+
+/// Units and cgroups that can be named: each program that starts is held against all of them.
+pub const UNITS_MAX: usize = 64;
+
+/// What a unit's kind is taken for where its name has none.
+const KIND: &str = ".service";
+
+/// A unit of the service manager, or a cgroup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// By name, with its kind: `postgresql.service`.
+    Named(String),
+    /// By its path below the root of cgroups, without slashes at its ends; what is below it belongs to it.
+    Cgroup(String),
+}
+
+impl Unit {
+    /// A unit by its name; without a kind it is a service. `None` where that is no name of one.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let name = if name.contains('.') { name.to_owned() } else { format!("{name}{KIND}") };
+        let is_name = !name.starts_with('.') && !name.contains('/') && !name.contains(char::is_whitespace);
+        is_name.then_some(Self::Named(name))
+    }
+
+    /// A cgroup by its path. `None` for the root, in which everything is.
+    #[must_use]
+    pub fn cgroup(path: &str) -> Option<Self> {
+        let path = path.trim_matches('/');
+        let is_plain = !path.is_empty() && path.split('/').all(|part| !part.is_empty() && part != "..");
+        is_plain.then(|| Self::Cgroup(path.to_owned()))
+    }
+
+    /// What is told of it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Named(name) | Self::Cgroup(name) => name,
+        }
+    }
+
+    /// The key of its manifest.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        let kind = match self {
+            Self::Named(_) => "unit",
+            Self::Cgroup(_) => "cgroup",
+        };
+        Key::Named { kind: kind.into(), name: self.name().to_owned() }
+    }
+
+    /// Whether a process is in it, by the text of its `/proc/PID/cgroup`: in any hierarchy, since each may have other places.
+    fn holds(&self, text: &str) -> bool {
+        let paths = text.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+        paths.map(|path| path.trim_matches('/')).any(|path| match self {
+            Self::Named(name) => path.split('/').any(|part| part == name),
+            Self::Cgroup(of) => {
+                path.strip_prefix(of.as_str()).is_some_and(|below| !below.starts_with(|c| c != '/'))
+            }
+        })
+    }
+}
+
+/// The unit that a process which has just begun its program starts; by place in `units`.
+pub(crate) fn begun(pid: u32, units: &[Unit]) -> Option<usize> {
+    if units.is_empty() {
+        return None;
+    }
+    let text = |pid: u32| fs::read_to_string(format!("/proc/{pid}/cgroup")).ok();
+    let own = text(pid)?;
+    let at = units.iter().position(|unit| unit.holds(&own))?;
+    let parent = parent_of(pid).and_then(text).unwrap_or_default();
+    (!units[at].holds(&parent)).then_some(at)
+}
+
+/// Who has started a process.
+pub(crate) fn parent_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_is_a_part_of_the_path_of_a_cgroup_and_a_cgroup_is_a_beginning_of_it() {
+        let unit = Unit::named("db").expect("a name");
+        assert_eq!((unit.name(), &unit), ("db.service", &Unit::Named("db.service".into())));
+        assert!(
+            unit.holds("0::/system.slice/db.service\n")
+                && unit.holds("1:name=systemd:/a/db.service/x\n0::/\n")
+        );
+        assert!(
+            !unit.holds("0::/system.slice/db.service2\n") && !unit.holds("0::/system.slice/old-db.service\n")
+        );
+        let group = Unit::cgroup("/jobs/nightly/").expect("a path");
+        assert!(group.holds("0::/jobs/nightly\n") && group.holds("5:memory:/jobs/nightly/one\n0::/\n"));
+        assert!(!group.holds("0::/jobs/nightly2\n") && !group.holds("0::/jobs\n") && !group.holds(""));
+        assert_eq!(Unit::named("user@1000.service"), Some(Unit::Named("user@1000.service".into())));
+        for bad in ["", ".", ".service", "a/b", "a b"] {
+            assert_eq!(Unit::named(bad), None, "{bad}");
+        }
+        for bad in ["", "/", "a/../b", "a//b"] {
+            assert_eq!(Unit::cgroup(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_unit_and_a_cgroup_of_one_name_have_manifests_of_their_own() {
+        let (unit, group) = (Unit::Named("a.slice".into()), Unit::Cgroup("a.slice".into()));
+        assert_ne!(unit.key(), group.key());
+        assert_eq!(unit.key(), Key::Named { kind: "unit".into(), name: "a.slice".into() });
+    }
+
+    #[test]
+    fn who_is_started_by_one_of_its_own_starts_no_unit() {
+        let own = fs::read_to_string("/proc/self/cgroup").expect("of this process");
+        let path = own.lines().filter_map(|line| line.splitn(3, ':').nth(2)).find_map(Unit::cgroup);
+        let Some(unit) = path else { return }; // all is in the root here
+        let pid = std::process::id();
+        let child = std::process::Command::new("sleep").arg("60").spawn();
+        let Ok(mut child) = child else { return };
+        assert_eq!(parent_of(child.id()), Some(pid));
+        assert_eq!(begun(child.id(), &[unit]), None, "this process is in it, too");
+        let elsewhere = Unit::Cgroup("nowhere/at/all".into());
+        assert_eq!(begun(child.id(), &[elsewhere]), None);
+        child.kill().and_then(|()| child.wait()).expect("ours");
+    }
+}
