@@ -53,7 +53,7 @@ vacuum (freeze, analyze) orders;
 checkpoint;
 """
 QUERY = "select count(*), sum(length(note)) from orders where customer between 20000 and 22000\n"
-POSTGRES = ["-c", "shared_buffers=16MB", "-c", "enable_seqscan=off", "-c", "enable_bitmapscan=off", "-c", "autovacuum=off"]
+BY_INDEX = ["-c", "enable_seqscan=off", "-c", "enable_bitmapscan=off"]
 
 
 def postgres():
@@ -67,15 +67,15 @@ def as_postgres(*words):
     return ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", *words]
 
 
-def make_database(at):
+def make_database(at, table, query):
     # The server does not run as root, and has to come here.
     at.parent.parent.chmod(0o755)
     at.mkdir()
     shutil.chown(at, "postgres", "postgres")
     server = postgres()
     bench_rig.run(*as_postgres(f"{server}/initdb", "-D", str(at), "--no-sync", "-A", "trust", "-E", "UTF8", "--locale=C"), cwd="/")
-    bench_rig.run(*as_postgres(f"{server}/postgres", "--single", *POSTGRES, "-D", str(at), "postgres"), input=TABLE, cwd="/")
-    (at / "query.sql").write_text(QUERY)
+    bench_rig.run(*as_postgres(f"{server}/postgres", "--single", "-c", "autovacuum=off", "-D", str(at), "postgres"), input=table, cwd="/")
+    (at / "query.sql").write_text(query)
 
 
 def toolchain():
@@ -100,27 +100,40 @@ def copy_toolchain(to):
     (to / "words.rs").write_text(PROGRAM)
 
 
-def make_image(image, mount, files, big_mib, works=None):
+def make_files(mount, files, big_mib, is_wanted):
+    """What the works below need, on a file system that is mounted; `is_wanted` says by a work's name whether it is measured."""
+    if is_wanted("git grep"):
+        bench_rig.make_repository(mount / "tree", files)
+    if is_wanted("git grep (clone)"):
+        bench_rig.make_repository(mount / "clone", files, unpacked=True)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    home = pathlib.Path(sys.base_prefix)
+    left_out = shutil.ignore_patterns("site-packages", "dist-packages", "test", "tests", "config-*", "*.a")
+    (mount / "py/bin").mkdir(parents=True)
+    (mount / "py/lib").mkdir()
+    shutil.copy2(os.path.realpath(sys.executable), mount / "py/bin/python3")
+    shutil.copytree(home / "lib" / version, mount / "py/lib" / version, ignore=left_out, symlinks=True)
+    for library in (home / "lib").glob("libpython*.so*"):
+        shutil.copy2(library, mount / "py/lib", follow_symlinks=False)
+    if toolchain() and is_wanted("rustc"):
+        copy_toolchain(mount / "rust")
+    if postgres() and is_wanted("PostgreSQL index"):
+        make_database(mount / "pg", TABLE, QUERY)
+    bench_rig.fill(mount / "big", big_mib)
+    (mount / "stride.py").write_text(bench_rig.STRIDE)
+    (mount / "read.py").write_text(bench_rig.READ)
+
+
+def make_image(image, mount, files, big_mib, works):
     bench_rig.format_image(image, 3 << 10)
     with bench_rig.mounted(image, mount):
-        bench_rig.make_repository(mount / "tree", files)
-        bench_rig.make_repository(mount / "clone", files, unpacked=True)
-        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        home = pathlib.Path(sys.base_prefix)
-        left_out = shutil.ignore_patterns("site-packages", "dist-packages", "test", "tests", "config-*", "*.a")
-        (mount / "py/bin").mkdir(parents=True)
-        (mount / "py/lib").mkdir()
-        shutil.copy2(os.path.realpath(sys.executable), mount / "py/bin/python3")
-        shutil.copytree(home / "lib" / version, mount / "py/lib" / version, ignore=left_out, symlinks=True)
-        for library in (home / "lib").glob("libpython*.so*"):
-            shutil.copy2(library, mount / "py/lib", follow_symlinks=False)
-        if toolchain() and (not works or "rustc" in works):
-            copy_toolchain(mount / "rust")
-        if postgres() and (not works or "PostgreSQL index" in works):
-            make_database(mount / "pg")
-        bench_rig.fill(mount / "big", big_mib)
-        (mount / "stride.py").write_text(bench_rig.STRIDE)
-        (mount / "read.py").write_text(bench_rig.READ)
+        make_files(mount, files, big_mib, lambda name: not works or name in works)
+
+
+def server_words(at, more=()):
+    """A server without a socket that runs what it reads, a query a line, and ends."""
+    words = as_postgres(f"{postgres()}/postgres", "--single", "-c", "shared_buffers=16MB", "-c", "autovacuum=off", *more, "-D", str(at), "postgres")
+    return ["sh", "-c", f"exec {shlex.join(words)} < {at}/query.sql > /dev/null"]
 
 
 def cases(mount):
@@ -128,14 +141,12 @@ def cases(mount):
     python = ["env", f"PYTHONHOME={mount}/py", f"LD_LIBRARY_PATH={mount}/py/lib", "PYTHONDONTWRITEBYTECODE=1", f"{mount}/py/bin/python3", "-W", "ignore"]
     safe = "\n".join(f"try: import {name}\nexcept ImportError: pass" for name in IMPORTS.split())
     rust = mount / "rust"
-    # A server without a socket that runs what it reads, and ends.
-    server = shlex.join(as_postgres(f"{postgres()}/postgres", "--single", *POSTGRES, "-D", f"{mount}/pg", "postgres"))
     return [
         ("git grep", mount / "tree", ["git", "grep", "-c", "qua"], False),
         ("git grep (clone)", mount / "clone", ["git", "grep", "-c", "qua"], False),
         ("Python imports", mount, python + ["-c", safe], False),
         ("rustc", rust, [f"{rust}/bin/rustc", "-O", "--edition", "2021", "--emit", "obj", "-o", "/dev/null", f"{rust}/words.rs"], False),
-        ("PostgreSQL index", mount / "pg", ["sh", "-c", f"exec {server} < {mount}/pg/query.sql > /dev/null"], False),
+        ("PostgreSQL index", mount / "pg", server_words(mount / "pg", BY_INDEX), False),
         ("stride 16K/256K", mount, ["python3", f"{mount}/stride.py", f"{mount}/big"], False),
         ("sequential 64K", mount, ["python3", f"{mount}/read.py", f"{mount}/big"], True),
     ]
