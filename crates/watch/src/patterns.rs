@@ -120,6 +120,8 @@ struct Pace {
     last: u64,
     places: u64,
     spent: u64,
+    /// The longest of them.
+    longest: u64,
 }
 
 impl Pace {
@@ -128,16 +130,28 @@ impl Pace {
         if self.last > 0 && took < PAUSE {
             self.spent += took;
             self.places += 1;
+            self.longest = self.longest.max(took);
         }
         self.last = self.last.max(time);
     }
+
+    /// What the others come to without the longest: of the few places before a reader is known, one waited for metadata too, or for a
+    /// disk that was asleep, and the others would be told to have been as slow.
+    fn but_the_longest(&self) -> Self {
+        if self.places < 2 {
+            return *self;
+        }
+        Self { spent: self.spent - self.longest, places: self.places - 1, ..*self }
+    }
     /// How much faster `now` is than this, percent.
     fn percent(&self, now: &Self) -> u64 {
+        let before = self.but_the_longest();
         let each = |pace: &Self| u128::from(pace.spent) * 1_000 / u128::from(pace.places.max(1));
-        u64::try_from(each(self) * 100 / each(now).max(1)).unwrap_or(u64::MAX)
+        u64::try_from(each(&before) * 100 / each(now).max(1)).unwrap_or(u64::MAX)
     }
     /// Time that these places would have taken at the pace of `before`, less what they took.
     fn earned(&self, before: &Self) -> u64 {
+        let before = before.but_the_longest();
         let without = u128::from(before.spent) * u128::from(self.places) / u128::from(before.places.max(1));
         u64::try_from(without).unwrap_or(u64::MAX).saturating_sub(self.spent)
     }
@@ -620,6 +634,13 @@ mod tests {
         assert_eq!(now.earned(&before), 90_000_000);
         now.place(now.last + PAUSE);
         assert_eq!((now.places, now.earned(&before)), (100, 90_000_000), "sleep is not slowness");
+        let mut slow = Pace::default();
+        [1, 150, 151, 152].iter().for_each(|k| slow.place(k * 1_000_000));
+        assert_eq!(
+            (slow.percent(&now), now.earned(&slow)),
+            (1_000, 90_000_000),
+            "one wait for metadata says nothing"
+        );
     }
 
     #[test]
@@ -628,7 +649,8 @@ mod tests {
             .expect("a scheme of a page cache");
         let mut acts = Vec::new();
         for turn in 0..2_u32 {
-            patterns.suspects.entry((1, FILE)).or_default().pace = Pace { last: 1, places: 4, spent: 4_000 };
+            patterns.suspects.entry((1, FILE)).or_default().pace =
+                Pace { last: 1, places: 4, spent: 4_000, longest: 1_000 };
             patterns.begin(1, FILE, &mut acts);
             (1..=PLACES).for_each(|k| assert!(patterns.read(k * 1_000, 1, FILE, k, k + 1)));
             patterns.judge(&mut acts);
@@ -695,7 +717,8 @@ mod tests {
             let mut patterns = Patterns::new(&Volumes::default(), false, None, &Charge::default())
                 .expect("a scheme of a page cache");
             let mut acts = Vec::new();
-            patterns.suspects.entry((1, FILE)).or_default().pace = Pace { last: 1, places: 4, spent: 4_000 };
+            patterns.suspects.entry((1, FILE)).or_default().pace =
+                Pace { last: 1, places: 4, spent: 4_000, longest: 1_000 };
             patterns.begin(1, FILE, &mut acts);
             for turn in 1..60_u64 {
                 patterns.read(turn * 1_000, 1, FILE, turn * 64, turn * 64 + 16);

@@ -12,6 +12,7 @@ use forerun_manifest::{Key, Manifest};
 use forerun_trace::beside::Beside;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// Root's folder.
@@ -65,7 +66,12 @@ pub fn default_folder() -> PathBuf {
 /// What the system says, or that there are more than a manifest can have.
 pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    // A FIFO would be waited for.
+    let file = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a manifest is a file, and this is none"));
+    }
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         let why = format!("it has more than {FILE_BYTES_MAX} bytes, as no manifest has");
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
@@ -206,6 +212,17 @@ mod tests {
         store.bound(&store.path(&key(4)), 0, 0);
         assert_eq!(left(), [4]);
         assert!(root.path().join("windows").exists());
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_and_not_waited_for() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let path = root.path().join("m");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).expect("a folder of ours");
+        for path in [path.as_path(), root.path()] {
+            let error = read(path).expect_err("no manifest").to_string();
+            assert!(error.contains("a manifest is a file"), "{error}");
+        }
     }
 
     #[test]
