@@ -186,7 +186,7 @@ reproduce: build ## Every figure of the papers that runs in virtual time: tables
 	target/release/forerun reproduce streams --csv $(OUT)/streams.csv --html $(OUT)/streams.html
 
 matrix: build ## All schemes over inputs, arrays, devices, cache sizes and modes (docs/figures/matrix-all.*); goes on where it was broken off
-	python3 scripts/matrix.py --write $(MATRIX)
+	python3 scripts/matrix.py --write --causes $(MATRIX)
 
 matrix-quick: build ## The same over a subset, some minutes on one core; MATRIX='--device nvme --scheme asp' and the like choose
 	python3 scripts/matrix.py --quick $(MATRIX)

@@ -15,6 +15,7 @@ still hold; `--again SCHEME` runs that one anew all the same.
     scripts/matrix.py --sample 5%                  some cells, the same ones each time
     scripts/matrix.py --sample 5% --sample-from 50%   as many others: samples whose shares do not meet have no cell in common
     scripts/matrix.py --without dlio_hdf5_8proc    not this input: what is left out is said above the table
+    scripts/matrix.py --sample 2% --causes         and say why auto is below a bar where it is, by ablations
     scripts/matrix.py --write                      and write docs/figures/matrix-all.{txt,csv}
     scripts/matrix.py --cells development          a fixed set of cells, each shown, on which changes are judged
     scripts/matrix.py --cells held-out             and others of other parameters, seeds and hardware: looked at when a change is done
@@ -33,6 +34,7 @@ import sys
 import threading
 import time
 
+import matrix_causes
 import matrix_cells
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -207,18 +209,19 @@ class Matrix:
     def passes(self, cell):
         return [1] if cell.state == "cold" else [1, 2]
 
-    def run(self, cell, schemes):
-        """Runs a cell under the schemes for which it has not run yet."""
+    def run(self, cell, schemes, more=()):
+        """Runs a cell under the schemes for which it has not run yet; `more` are further words of the command line, which are kept as part of the name."""
         for passes in self.passes(cell):
             key = cell._replace(state="cold")
-            missing = [s for s in schemes if (tuple(key), passes, s) not in self.done]
+            missing = [s for s in schemes if (tuple(key), passes, " ".join([s, *more])) not in self.done]
             if not missing:
                 continue
-            words = command(cell, self.inputs.facts[cell.input], passes)
+            words = [*command(cell, self.inputs.facts[cell.input], passes), *more]
             for scheme, run in self.reports(words, missing):
-                record = {"binary": self.forerun.digest, "cell": key, "passes": passes, "scheme": scheme, "run": run}
+                named = " ".join([scheme, *more])
+                record = {"binary": self.forerun.digest, "cell": key, "passes": passes, "scheme": named, "run": run}
                 with self.lock:
-                    self.done[tuple(key), passes, scheme] = run
+                    self.done[tuple(key), passes, named] = run
                     with self.path.open("a") as file:
                         file.write(json.dumps(record) + "\n")
 
@@ -271,7 +274,7 @@ def name(cell):
     return f"{cell.input} {cell.array} {cell.device} {cell.share} {cell.mode} {cell.state}"
 
 
-def summary(matrix, table, schemes, beaten):
+def summary(matrix, table, schemes, beaten, causes):
     """The text: means for each device, and the cells below their bars."""
     lines = [f"{len(table)} cells, {len(schemes)} schemes; speed over {BASE}, geometric means", ""]
     width = max(map(len, schemes))
@@ -297,7 +300,43 @@ def summary(matrix, table, schemes, beaten):
     lines.append(f"{'best of all':{width}}  " + "  ".join(f"{b:12.3f}" for b in best))
     refused = collections.Counter(s for v in table.values() for s in schemes if s not in v)
     lines += [f"refused or missing: {s} in {n} cells" for s, n in refused.most_common()]
-    return lines + (bars(matrix, table, fixed, means, devices) if CHOICE in schemes else [])
+    return lines + (bars(matrix, table, fixed, means, devices, causes) if CHOICE in schemes else [])
+
+
+def below_bars(matrix, table, fixed):
+    """Cells in which the choice is below a bar: of `none`, and of the best single scheme, with that scheme and its own speed."""
+    below_none, below_best, shares = [], [], []
+    for cell, values in table.items():
+        if CHOICE not in values:
+            continue
+        if values[CHOICE] < OVER_NONE:
+            below_none.append((values[CHOICE], cell))
+        winner = max((s for s in [BASE, *fixed] if s in values), key=values.get)
+        share = values[CHOICE] / values[winner]
+        shares.append(share)
+        if share < OVER_BEST and matrix.time(cell, BASE) >= LONG_NS and cell.mode != "open":
+            below_best.append((share, cell, winner))
+    return sorted(below_none), sorted(below_best), shares
+
+
+def find_causes(matrix, table, fixed, jobs):
+    """Runs the ablations of the cells below a bar; in words, by cell and what the bar is of."""
+    below_none, below_best, _ = below_bars(matrix, table, fixed)
+    wanted = [(cell, BASE, OVER_NONE) for _, cell in below_none] + [(cell, winner, OVER_BEST) for _, cell, winner in below_best]
+    chosen = list(dict.fromkeys(cell for cell, _, _ in wanted))
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        one = lambda cell: (matrix.run(cell, matrix_causes.ablations(cell, MECHANICAL)),
+                            matrix.run(cell, [CHOICE, *{of for at, of, _ in wanted if at == cell}], matrix_causes.NO_CPU))
+        list(pool.map(one, chosen))
+
+    def in_words(cell, of, bar):
+        def speed(scheme, more):
+            base, took = (matrix.time(cell, " ".join([name, *more])) for name in (of, scheme))
+            return base / took if base and took and base > 0 and took > 0 else None
+
+        return matrix_causes.cause(cell, MECHANICAL, bar, CHOICE, speed)
+
+    return {(cell, of == BASE): in_words(cell, of, bar) for cell, of, bar in wanted}
 
 
 def of_clairvoyant(table, schemes):
@@ -318,24 +357,14 @@ def settle(table):
     return settled, beaten
 
 
-def bars(matrix, table, fixed, means, devices):
+def bars(matrix, table, fixed, means, devices, causes):
     """How the choice stands beside its bars."""
-    lines = ["", f"bars of {CHOICE}"]
-    below_none, below_best, shares = [], [], []
-    for cell, values in table.items():
-        if CHOICE not in values:
-            continue
-        if values[CHOICE] < OVER_NONE:
-            below_none.append((values[CHOICE], cell))
-        winner = max((s for s in [BASE, *fixed] if s in values), key=values.get)
-        share = values[CHOICE] / values[winner]
-        shares.append(share)
-        if share < OVER_BEST and matrix.time(cell, BASE) >= LONG_NS and cell.mode != "open":
-            below_best.append((share, cell, winner))
-    lines.append(f"  below {OVER_NONE} × none: {len(below_none)} of {len(shares)} cells")
-    lines += [f"    {value:.3f}  {name(cell)}" for value, cell in sorted(below_none)]
+    below_none, below_best, shares = below_bars(matrix, table, fixed)
+    cause = lambda cell, of_none: f"  {causes[cell, of_none]}" if (cell, of_none) in causes else ""
+    lines = ["", f"bars of {CHOICE}", f"  below {OVER_NONE} × none: {len(below_none)} of {len(shares)} cells"]
+    lines += [f"    {value:.3f}  {name(cell)}{cause(cell, True)}" for value, cell in below_none]
     lines.append(f"  below {OVER_BEST} × the best single scheme, of cells of 60 s and more: {len(below_best)}")
-    lines += [f"    {value:.3f}  {name(cell)}, best {winner}" for value, cell, winner in sorted(below_best)]
+    lines += [f"    {value:.3f}  {name(cell)}, best {winner}{cause(cell, False)}" for value, cell, winner in below_best]
     lines.append(f"  mean of {CHOICE} over the best single scheme: {mean(shares):.3f}")
     for device in devices if fixed else []:
         best = max(fixed, key=lambda scheme: means[scheme, device])
@@ -365,15 +394,16 @@ def each(table):
     yield f"n: {CHOICE} below {OVER_NONE} × {BASE}; b: below {OVER_BEST} × the best; g: grain below {OVER_NONE} × the better of those"
 
 
-def rows(matrix, table, schemes):
+def rows(matrix, table, schemes, causes):
     """The CSV: a line for each cell and scheme."""
-    yield ["input", "array", "device", "share", "mode", "state", "scheme", "time_ns", "over_none", "why"]
+    yield ["input", "array", "device", "share", "mode", "state", "scheme", "time_ns", "over_none", "why", "cause"]
     for cell, values in table.items():
         for scheme in schemes:
             took = matrix.time(cell, scheme)
             run = matrix.done.get((tuple(cell._replace(state="cold")), 1, scheme), {})
             over = f"{values[scheme]:.4f}" if scheme in values else ""
-            yield [*cell, scheme, "" if took is None else int(took), over, run.get("refused", "").replace("\n", " ")]
+            known = [causes[key] for key in ((cell, True), (cell, False)) if key in causes] if scheme == CHOICE else []
+            yield [*cell, scheme, "" if took is None else int(took), over, run.get("refused", "").replace("\n", " "), "; ".join(known)]
 
 
 def cells_of_set(args):
@@ -429,6 +459,7 @@ def arguments():
     parser.add_argument("--keep", action="store_true", help="results of another binary count too")
     parser.add_argument("--again", action="append", default=[], metavar="SCHEME", help="with --keep: but not those of this scheme")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="cells at once")
+    parser.add_argument("--causes", action="store_true", help="run ablations in the cells in which auto is below a bar (scripts/matrix_causes.py), and name the cause of each")
     parser.add_argument("--list", action="store_true", help="print the cells and run nothing")
     parser.add_argument("--csv", type=pathlib.Path, help="write a line for each cell and scheme")
     parser.add_argument("--write", action="store_true", help="write docs/figures/matrix-all.txt and .csv")
@@ -497,7 +528,8 @@ def main():
     run_all(matrix, chosen, schemes, args.jobs)
     table = speeds(matrix, chosen, schemes)
     settled, beaten = settle(table)
-    text = "\n".join(of_what(args) + summary(matrix, settled, schemes, beaten) if not args.cells else each(table)) + "\n"
+    causes = find_causes(matrix, settled, [s for s in schemes if s not in (BASE, CHOICE, *REFERENCES)], args.jobs) if args.causes else {}
+    text = "\n".join(of_what(args) + summary(matrix, settled, schemes, beaten, causes) if not args.cells else each(table)) + "\n"
     print(text, end="")
     figures = [args.csv] if args.csv else []
     if args.write:
@@ -505,7 +537,7 @@ def main():
         figures.append(ROOT / "docs/figures/matrix-all.csv")
     for path in figures:
         with path.open("w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(rows(matrix, table, schemes))
+            csv.writer(file, lineterminator="\n").writerows(rows(matrix, table, schemes, causes))
 
 
 main()
