@@ -45,6 +45,13 @@ impl<'a> Fields<'a> {
     pub(crate) fn at_least(self, least: usize, expected: &str, line: &str) -> Result<Self, Fault> {
         if self.count < least { Err(Fault::new(expected, line)) } else { Ok(self) }
     }
+    /// As many fields as the heading line has columns, else a fault: the line was cut.
+    pub(crate) fn as_headed(self, columns: usize, line: &str) -> Result<Self, Fault> {
+        if self.count >= columns {
+            return Ok(self);
+        }
+        Err(Fault::new(format!("{columns} fields, as many columns as the heading line has"), line))
+    }
 }
 
 /// Whether `text` is an unsigned decimal number.

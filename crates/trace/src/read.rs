@@ -239,7 +239,7 @@ fn drive(format: Format, source: &mut ByteSource<'_>, sink: &mut Sink<'_>) -> Re
         Format::Blkparse => Box::new(blkparse::Reader::default()),
         Format::FioV2 => Box::new(fio::Reader::new(2)),
         Format::FioV3 => Box::new(fio::Reader::new(3)),
-        Format::Msr => Box::new(msr::line),
+        Format::Msr => Box::new(msr::Reader::default()),
         Format::Spc => Box::new(spc::line),
         Format::Disksim => Box::new(disksim::line),
         Format::Mqsim => Box::new(mqsim::line),

@@ -36,6 +36,16 @@ fn each_text_format_says_line_expectation_and_finding() {
         (Format::Blkparse, "8,0 1 1 0.0 7 Q R 12 - 8 [x]\n", "expected sector + sectors"),
         (
             Format::Blkparse,
+            "8,0 1 1 0.0 7 Q R 12 + 8 [x]\n8,0 1 2 0.1 7 Q R\n",
+            "line 2 (blkparse): expected major,minor",
+        ),
+        (
+            Format::Msr,
+            "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n1,h,0,Read,0,1,0\n2,h,0,Read,0,1\n",
+            "line 3 (msr): expected 7 fields, as many columns as the heading line has, found \"2,h,0,Read,0,1\"",
+        ),
+        (
+            Format::Blkparse,
             "8,0 1 1 0.0 7 W R 12 + 8 [x]\n",
             "expected an action such as Q, D or C, found \"W\"",
         ),
@@ -162,4 +172,27 @@ fn an_endless_line_is_a_fault_and_takes_no_memory() {
     let options = ReadOptions { skip_bad: true, ..ReadOptions::of(Format::Lirs) };
     let opened = read_bytes("in", &text, &options).unwrap();
     assert_eq!((opened.trace.records.len(), opened.trace.skipped), (1, 1));
+}
+
+#[test]
+fn a_line_of_fewer_fields_than_its_heading_line_has_was_cut() {
+    let of = |mapping: &str, text: &str| {
+        let options =
+            ReadOptions { csv_mapping: Some(mapping.parse().expect("a mapping")), ..ReadOptions::default() };
+        read_bytes("in", text.as_bytes(), &options)
+    };
+    let text = "when,where,long,who\n0.5,4096,512,a\n0.7,8192,512\n";
+    for mapping in ["time=when,offset=where,bytes=long", "time=0,offset=1,bytes=2,header=1"] {
+        let said = of(mapping, text).unwrap_err().to_string();
+        let expected = "in: line 3 (columns): expected 4 fields, as many columns as the heading line has, found \"0.7,8192,512\"; repair it";
+        assert!(said.contains(expected), "{said}");
+    }
+    // Without a heading nothing says how many there are, a title is no heading, and words between blanks are no columns.
+    for (mapping, text) in [
+        ("time=0,offset=1,bytes=2", "0.5,4096,512,a\n0.7,8192,512\n"),
+        ("time=0,offset=1,bytes=2,header=2", "a,title,of,five,words\nw,o,l\n0.7,8192,512\n"),
+        ("time=0,offset=1,bytes=2,header=1,sep=space", "the time the offset bytes\n0.7 8192 512\n"),
+    ] {
+        of(mapping, text).unwrap_or_else(|problem| panic!("{mapping}: {problem}"));
+    }
 }

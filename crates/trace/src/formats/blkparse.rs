@@ -63,11 +63,15 @@ fn command(line: &str) -> &str {
 
 impl Reader {
     fn request(fields: &Fields<'_>, line: &str, sink: &mut Sink<'_>) -> Result<(), Fault> {
+        // What is there at least: of a request without data the command, or the error.
+        if fields.len() < 8 {
+            return Err(Fault::new(EXPECTED, line));
+        }
         let Some(op) = data_op(fields.get(6)) else {
             return Ok(());
         };
         let first = fields.get(7);
-        if first.is_empty() || first.starts_with(['[', '(']) || fields.get(8).starts_with(['(', '[']) {
+        if first.starts_with(['[', '(']) || fields.get(8).starts_with(['(', '[']) {
             return Ok(()); // no data, or a packet command
         }
         if fields.get(8) != "+" {

@@ -1,7 +1,7 @@
 //! Any separated text, by the mapping of its columns that the caller gives (see [`crate::columns`]).
 
 use super::LineReader;
-use crate::columns::{Column, ColumnMapping, Length, Sized};
+use crate::columns::{Column, ColumnMapping, Length, Separator, Sized};
 use crate::error::Fault;
 use crate::field::{self, Fields};
 use crate::record::{Name, Record};
@@ -102,6 +102,9 @@ impl LineReader for Reader {
             }
             return Ok(());
         }
+        // Words of a heading may have blanks in them, and of several lines the first is a title.
+        let headed = self.mapping.separator != Separator::Blanks && self.mapping.header_lines == 1;
+        let fields = if headed { fields.as_headed(self.headings.len(), line)? } else { fields };
         let offset = self.bytes(&self.mapping.offset, &fields, "offset")?;
         let bytes = match &self.mapping.length {
             Length::Constant(bytes) => *bytes,
