@@ -3,13 +3,13 @@
 //! Loading is apart from running, so that a comparison reads its input once and every run starts from the same one.
 
 use crate::error::RunError;
-use crate::records::Kept;
 use crate::replay::{Drive, Map, Mapped, Mode, map_trace};
 use crate::said::Said;
 use crate::spec::RunSpec;
 use crate::workload::Workload;
 use forerun_core::access::Advice;
 use forerun_trace::TraceError;
+use forerun_trace::kept::Kept;
 use forerun_trace::options::ReadOptions;
 use forerun_trace::record::{Name, Trace};
 use sha2::{Digest, Sha256};

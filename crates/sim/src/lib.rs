@@ -12,7 +12,6 @@ pub mod own;
 mod placed;
 pub mod progress;
 pub mod random;
-pub mod records;
 pub mod replay;
 pub mod report;
 pub mod run;

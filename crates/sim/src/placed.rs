@@ -3,10 +3,11 @@
 //! Nothing is copied out of the trace but numbers of records. A request's place, think time and overlap follow from its record and from
 //! those before it of its process, which each source goes through once for each replay.
 
-use crate::records::{Bits, Kept};
 use crate::workload::{PROCESS_SHIFT, Request, Source};
 use forerun_core::access::{Context, Op};
 use forerun_core::units::{BLOCK_BYTES, Nanos};
+use forerun_trace::kept::Kept;
+use forerun_trace::packed::{Bits, Packed};
 use forerun_trace::record::Name;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -19,7 +20,7 @@ const TICKS: Nanos = Nanos::from_micros(2);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum List {
     First(usize),
-    These(Vec<u32>),
+    These(Packed),
 }
 
 impl Default for List {
@@ -35,22 +36,28 @@ impl List {
             Self::First(count) if *count == number => *count += 1,
             Self::First(count) => {
                 let before = *count;
-                *self = Self::These((0..before).map(short).collect());
+                *self = Self::these(0..before);
                 self.push(number);
             }
-            Self::These(list) => list.push(short(number)),
+            Self::These(list) => list.push(number as u64),
         }
     }
 
     /// No more come.
     pub(crate) fn finish(mut self) -> Self {
         if let Self::These(list) = &mut self {
-            list.shrink_to_fit();
+            list.fit();
         }
         self
     }
 
-    pub(crate) const fn len(&self) -> usize {
+    fn these(numbers: impl Iterator<Item = usize>) -> Self {
+        let mut list = Packed::default();
+        numbers.for_each(|number| list.push(number as u64));
+        Self::These(list)
+    }
+
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::First(count) => *count,
             Self::These(list) => list.len(),
@@ -60,7 +67,8 @@ impl List {
     fn get(&self, at: usize) -> usize {
         match self {
             Self::First(_) => at,
-            Self::These(list) => list[at] as usize,
+            // As it was when it was pushed.
+            Self::These(list) => list.get(at) as usize,
         }
     }
 
@@ -267,7 +275,7 @@ impl Timed {
         } else {
             let mut order: Vec<u32> = which.iter().map(short).collect();
             order.sort_by_key(|&number| time(number as usize));
-            List::These(order)
+            List::these(order.into_iter().map(|number| number as usize)).finish()
         };
         let last = order.iter().last().map_or(Nanos::ZERO, |number| time(number).since(start));
         let repeats = usize::try_from(repeats).unwrap_or(usize::MAX);
@@ -276,13 +284,13 @@ impl Timed {
 
     /// How many, all replays together.
     #[must_use]
-    pub const fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.order.len().saturating_mul(self.repeats)
     }
 
     /// Whether there is none.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 

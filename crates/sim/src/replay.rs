@@ -17,12 +17,12 @@
 use crate::advised::Advised;
 use crate::placed::{Ends, List, Placing, Recorded};
 pub use crate::placed::{Timed, TimedRequest};
-use crate::records::Kept;
 use crate::workload::Source;
 use forerun_core::access::Advice;
 use forerun_core::size::about_size;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 use forerun_core::words::{did_you_mean, nearest};
+use forerun_trace::kept::Kept;
 use forerun_trace::record::Name;
 use std::fmt;
 use std::str::FromStr;

@@ -12,7 +12,7 @@
 //!   cc1/103     |----|                  chain cc1#2      |----|
 //! ```
 
-use crate::record::{Name, Trace};
+use crate::record::{Name, Record, Trace};
 use std::collections::BTreeMap;
 
 /// Who issued a request, before it has a chain: the thread's number, and the program that it ran.
@@ -31,26 +31,80 @@ pub struct Thread {
 /// If there are not as many threads as records.
 pub fn name_processes(trace: &mut Trace, threads: &[&Thread]) {
     assert_eq!(threads.len(), trace.records.len(), "a thread for each record");
-    let mut lives: BTreeMap<&Thread, (usize, usize)> = BTreeMap::new();
-    for (at, &thread) in threads.iter().enumerate() {
-        lives.entry(thread).and_modify(|life| life.1 = at).or_insert((at, at));
+    let mut known = Threads::default();
+    for (record, thread) in trace.records.iter_mut().zip(threads) {
+        record.process = Name(known.number(thread));
     }
-    let mut order: Vec<(&Thread, (usize, usize))> =
-        lives.iter().map(|(&thread, &life)| (thread, life)).collect();
-    order.sort_by_key(|&(_, (first, _))| first);
-    // By program: where the last process of each chain ends.
-    let mut chains: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    let mut names: BTreeMap<&Thread, String> = BTreeMap::new();
-    for (thread, (first, last)) in order {
-        let ends = chains.entry(&thread.program).or_default();
-        let chain = ends.iter().position(|&end| end < first).unwrap_or_else(|| {
-            ends.push(0);
-            ends.len() - 1
+    name_numbered(trace, &known);
+}
+
+/// The same of records that have the number of a thread in the place of a process.
+pub(crate) fn name_numbered(trace: &mut Trace, threads: &Threads) {
+    let issued = trace.records.iter().map(|record| record.process.0);
+    let mut renaming = Renaming::new(std::mem::take(&mut trace.names), threads.chains(issued));
+    trace.records.iter_mut().for_each(|record| renaming.record(record));
+    renaming.finish(trace);
+}
+
+/// Threads by number, in the order in which they first appear.
+#[derive(Debug, Default)]
+pub(crate) struct Threads {
+    all: Vec<Thread>,
+    numbers: BTreeMap<Thread, u32>,
+    last: u32,
+}
+
+impl Threads {
+    /// The number of a thread.
+    pub(crate) fn number(&mut self, thread: &Thread) -> u32 {
+        if self.all.get(self.last as usize) == Some(thread) {
+            return self.last;
+        }
+        self.last = self.numbers.get(thread).copied().unwrap_or_else(|| {
+            let number = u32::try_from(self.all.len()).expect("no more than records of 32-bit numbers");
+            self.all.push(thread.clone());
+            self.numbers.insert(thread.clone(), number);
+            number
         });
-        ends[chain] = last;
-        names.insert(thread, chain_name(&thread.program, chain));
+        self.last
     }
-    rename(trace, |at| names[threads[at]].as_str());
+    /// The thread of a number.
+    pub(crate) fn get(&self, number: u32) -> &Thread {
+        &self.all[number as usize]
+    }
+    /// Whether there is none.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+    /// By number, the name of the chain of each; `issued` are those that issued each record, in order.
+    pub(crate) fn chains(&self, issued: impl Iterator<Item = u32>) -> Vec<String> {
+        let mut lives: Vec<Option<(usize, usize)>> = vec![None; self.all.len()];
+        for (at, thread) in issued.enumerate() {
+            lives[thread as usize].get_or_insert((at, at)).1 = at;
+        }
+        let mut order: Vec<(usize, usize, usize)> = Vec::with_capacity(lives.len());
+        order.extend(
+            lives
+                .iter()
+                .enumerate()
+                .filter_map(|(thread, life)| life.map(|(first, last)| (first, last, thread))),
+        );
+        order.sort_unstable();
+        // By program: where the last process of each chain ends.
+        let mut chains: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        let mut names = vec![String::new(); self.all.len()];
+        for (first, last, thread) in order {
+            let program = &self.all[thread].program;
+            let ends = chains.entry(program).or_default();
+            let chain = ends.iter().position(|&end| end < first).unwrap_or_else(|| {
+                ends.push(0);
+                ends.len() - 1
+            });
+            ends[chain] = last;
+            names[thread] = chain_name(program, chain);
+        }
+        names
+    }
 }
 
 fn chain_name(program: &str, chain: usize) -> String {
@@ -59,37 +113,80 @@ fn chain_name(program: &str, chain: usize) -> String {
 }
 
 /// Builds the table of names anew, with a process for each record.
-fn rename<'a>(trace: &mut Trace, process: impl Fn(usize) -> &'a str) {
-    let old = std::mem::take(&mut trace.names);
-    let mut names = vec![String::new()];
-    let mut index: BTreeMap<String, Name> = BTreeMap::from([(String::new(), Name::ABSENT)]);
-    let mut intern = |text: &str| {
-        if let Some(&name) = index.get(text) {
-            return name;
-        }
-        let name =
-            Name(u32::try_from(names.len()).expect("no more names than records and files of 32-bit numbers"));
-        names.push(text.to_owned());
-        index.insert(text.to_owned(), name);
-        name
-    };
-    let text = |name: Name| old.get(name.0 as usize).map_or("", String::as_str);
-    for (at, record) in trace.records.iter_mut().enumerate() {
-        record.process = intern(process(at));
-        record.device = intern(text(record.device));
-        record.file = intern(text(record.file));
+pub(crate) struct Renaming {
+    old: Vec<String>,
+    /// By number of a thread.
+    processes: Vec<String>,
+    names: Vec<String>,
+    index: BTreeMap<String, Name>,
+    /// By old number, and by number of a thread, what is known of them already.
+    renamed: Vec<Option<Name>>,
+    named: Vec<Option<Name>>,
+}
+
+impl Renaming {
+    /// From the old names, and those of the processes by number of a thread.
+    pub(crate) fn new(old: Vec<String>, processes: Vec<String>) -> Self {
+        let (renamed, named) = (vec![None; old.len()], vec![None; processes.len()]);
+        let index = BTreeMap::from([(String::new(), Name::ABSENT)]);
+        Self { old, processes, names: vec![String::new()], index, renamed, named }
     }
-    let sizes = std::mem::take(&mut trace.file_sizes);
-    let sizes =
-        sizes.into_iter().map(|((device, file), bytes)| ((intern(text(device)), intern(text(file))), bytes));
-    trace.file_sizes = sizes.collect();
-    trace.names = names;
+
+    /// The next record, which has the number of a thread in the place of a process.
+    pub(crate) fn record(&mut self, record: &mut Record) {
+        let thread = record.process.0 as usize;
+        let process = self.named.get(thread).copied().flatten().unwrap_or_else(|| {
+            let name = intern(
+                &mut self.names,
+                &mut self.index,
+                self.processes.get(thread).map_or("", String::as_str),
+            );
+            if let Some(named) = self.named.get_mut(thread) {
+                *named = Some(name);
+            }
+            name
+        });
+        record.process = process;
+        record.device = self.name(record.device);
+        record.file = self.name(record.file);
+    }
+
+    fn name(&mut self, old: Name) -> Name {
+        let at = old.0 as usize;
+        self.renamed.get(at).copied().flatten().unwrap_or_else(|| {
+            let name = intern(&mut self.names, &mut self.index, self.old.get(at).map_or("", String::as_str));
+            if let Some(renamed) = self.renamed.get_mut(at) {
+                *renamed = Some(name);
+            }
+            name
+        })
+    }
+
+    /// All records have their names: the trace has them too, and those of files whose size is known.
+    pub(crate) fn finish(mut self, trace: &mut Trace) {
+        let sizes = std::mem::take(&mut trace.file_sizes);
+        let sizes =
+            sizes.into_iter().map(|((device, file), bytes)| ((self.name(device), self.name(file)), bytes));
+        trace.file_sizes = sizes.collect();
+        trace.names = self.names;
+    }
+}
+
+/// The number of a name, a new one if it has none.
+fn intern(names: &mut Vec<String>, index: &mut BTreeMap<String, Name>, text: &str) -> Name {
+    if let Some(&name) = index.get(text) {
+        return name;
+    }
+    let name =
+        Name(u32::try_from(names.len()).expect("no more names than records and files of 32-bit numbers"));
+    names.push(text.to_owned());
+    index.insert(text.to_owned(), name);
+    name
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Record;
 
     fn named(issued: &[(u32, &str)]) -> Vec<String> {
         let threads: Vec<Thread> =

@@ -1,9 +1,11 @@
 //! What is in a trace: the figures of `forerun trace info`, and the small questions that callers ask a trace.
 //!
-//! The footprint is the number of distinct 4 KiB blocks touched, counted by merging the sorted ranges, so that a
+//! The footprint is the number of distinct 4 KiB blocks touched, counted by merging the sorted ranges (`footprint`), so that a
 //! request of a gigabyte costs as much as one of a block. Sequential means: begins at the byte after the previous
-//! request to the same device and file ended. Sizes are binned by powers of two.
+//! request to the same device and file ended. Sizes are binned by powers of two. All of it is counted while records come
+//! ([`Tally`]).
 
+use crate::footprint::Footprint;
 use crate::record::{Name, Record, Trace};
 use forerun_core::access::{Context, Op};
 use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
@@ -114,40 +116,153 @@ impl Trace {
     /// What is in it.
     #[must_use]
     pub fn info(&self) -> TraceInfo {
-        let requests = self.records.len() as u64;
-        let of = |op: Op| self.records.iter().filter(move |record| record.op == op);
-        let (bytes_read, bytes_written) = (sum(of(Op::Read)), sum(of(Op::Write)));
-        let footprint_blocks = footprint(self.records.iter());
-        let distinct = |pick: fn(&Record) -> (Name, Name)| {
-            let names: BTreeSet<_> = self.records.iter().map(pick).collect();
-            names.iter().filter(|names| names.1 != Name::ABSENT).count() as u64
+        let mut tally = Tally::default();
+        tally.take(&self.records);
+        tally.finish(self)
+    }
+}
+
+/// The figures of records while they come, so that nobody need keep a trace for them.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    requests: u64,
+    reads: u64,
+    empty: u64,
+    with_duration: u64,
+    bytes_read: u64,
+    bytes_written: u64,
+    /// The earliest and the latest.
+    times: Option<(Nanos, Nanos)>,
+    devices: Names,
+    processes: Names,
+    /// Files among the places.
+    files: u64,
+    places: Places,
+    sequential: u64,
+    /// Requests by bytes.
+    sizes: BTreeMap<u64, u64>,
+    read: Footprint,
+    written: Footprint,
+}
+
+/// Distinct names, without the absent one.
+#[derive(Clone, Debug, Default)]
+struct Names {
+    all: BTreeSet<Name>,
+    last: Name,
+}
+
+impl Names {
+    fn note(&mut self, name: Name) {
+        if name != self.last && name != Name::ABSENT {
+            self.all.insert(name);
+        }
+        self.last = name;
+    }
+}
+
+/// Devices and files by number, each with the end of its last request.
+#[derive(Clone, Debug, Default)]
+struct Places {
+    numbers: HashMap<(Name, Name), u32>,
+    ends: Vec<Option<u64>>,
+    /// That of the last request: the next one is often of the same.
+    last: Option<((Name, Name), u32)>,
+}
+
+impl Places {
+    /// The number of a device and file.
+    fn number(&mut self, of: (Name, Name)) -> u32 {
+        if let Some((last, number)) = self.last
+            && last == of
+        {
+            return number;
+        }
+        let next = u32::try_from(self.ends.len()).expect("names are numbered by 32 bits");
+        let number = *self.numbers.entry(of).or_insert(next);
+        if number == next {
+            self.ends.push(None);
+        }
+        self.last = Some((of, number));
+        number
+    }
+}
+
+impl Tally {
+    /// The next records.
+    ///
+    /// # Panics
+    /// At 2^32 devices and files.
+    pub fn take(&mut self, records: &[Record]) {
+        records.iter().for_each(|record| self.take_one(record));
+    }
+
+    fn take_one(&mut self, record: &Record) {
+        let bytes = record.bytes;
+        self.requests += 1;
+        self.empty += u64::from(bytes == 0);
+        self.with_duration += u64::from(record.took.is_some());
+        if let Some(time) = record.time {
+            let (earliest, latest) = self.times.unwrap_or((time, time));
+            self.times = Some((earliest.min(time), latest.max(time)));
+        }
+        self.devices.note(record.device);
+        self.processes.note(record.process);
+        *self.sizes.entry(bytes).or_insert(0) += 1;
+        let known = self.places.ends.len();
+        let place = self.places.number((record.device, record.file));
+        let is_new = self.places.ends.len() > known;
+        self.files += u64::from(is_new && record.file != Name::ABSENT);
+        let (sum, footprint) = match record.op {
+            Op::Read => (&mut self.bytes_read, &mut self.read),
+            Op::Write => (&mut self.bytes_written, &mut self.written),
         };
-        let sequential = sequential(&self.records);
+        self.reads += u64::from(record.op == Op::Read);
+        *sum = sum.saturating_add(bytes);
+        if bytes > 0 {
+            let extent = Extent::covering(record.offset, bytes);
+            footprint.add(place, (extent.start.0, extent.end()));
+            // Readers check that a range ends below 2^64; a record made otherwise wraps to no match.
+            let end = record.offset.saturating_add(bytes);
+            let before = self.places.ends[place as usize].replace(end);
+            self.sequential += u64::from(before == Some(record.offset));
+        }
+    }
+
+    /// All came; `trace` is what else is known of them.
+    #[must_use]
+    pub fn finish(self, trace: &Trace) -> TraceInfo {
+        let Self { requests, reads, bytes_read, bytes_written, sequential, .. } = self;
+        let bytes = bytes_read.saturating_add(bytes_written);
+        let (mut footprint, written) = (self.read, self.written);
+        let read_footprint_blocks = footprint.blocks();
+        footprint.add_all(written);
+        let footprint_blocks = footprint.blocks();
         TraceInfo {
-            about: self.about.clone(),
-            format: self.format.clone(),
-            assumed: self.assumed.clone(),
+            about: trace.about.clone(),
+            format: trace.format.clone(),
+            assumed: trace.assumed.clone(),
             requests,
-            reads: of(Op::Read).count() as u64,
-            writes: of(Op::Write).count() as u64,
-            empty: self.records.iter().filter(|record| record.bytes == 0).count() as u64,
-            skipped: self.skipped,
-            passed_over: self.passed_over,
-            with_duration: self.records.iter().filter(|record| record.took.is_some()).count() as u64,
-            files_with_size: self.file_sizes.len() as u64,
-            bytes: bytes_read.saturating_add(bytes_written),
+            reads,
+            writes: requests - reads,
+            empty: self.empty,
+            skipped: trace.skipped,
+            passed_over: trace.passed_over,
+            with_duration: self.with_duration,
+            files_with_size: trace.file_sizes.len() as u64,
+            bytes,
             bytes_read,
             bytes_written,
             footprint_blocks,
             footprint_bytes: footprint_blocks.saturating_mul(BLOCK_BYTES),
-            read_footprint_blocks: footprint(of(Op::Read)),
-            duration_ns: self.duration().map(|duration| duration.0),
-            devices: distinct(|record| (Name::ABSENT, record.device)),
-            processes: distinct(|record| (Name::ABSENT, record.process)),
-            files: distinct(|record| (record.device, record.file)),
+            read_footprint_blocks,
+            duration_ns: self.times.map(|(earliest, latest)| latest.since(earliest).0),
+            devices: self.devices.all.len() as u64,
+            processes: self.processes.all.len() as u64,
+            files: self.files,
             sequential,
             sequential_share: share(sequential, requests),
-            sizes: sizes(&self.records),
+            sizes: sizes(&self.sizes, requests, bytes),
         }
     }
 }
@@ -157,62 +272,29 @@ fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-fn sum<'r>(records: impl Iterator<Item = &'r Record>) -> u64 {
-    records.fold(0, |sum, record| sum.saturating_add(record.bytes))
-}
-
-/// Distinct blocks that the records touch.
-fn footprint<'r>(records: impl Iterator<Item = &'r Record>) -> u64 {
-    let mut ranges: Vec<_> = records
-        .filter(|record| record.bytes > 0)
-        .map(|record| {
-            let extent = Extent::covering(record.offset, record.bytes);
-            (record.device, record.file, extent.start.0, extent.end())
-        })
-        .collect();
-    ranges.sort_unstable();
-    let mut blocks: u64 = 0;
-    let mut place = None;
-    let mut counted_to = 0;
-    for (device, file, start, end) in ranges {
-        if place != Some((device, file)) {
-            place = Some((device, file));
-            counted_to = 0;
-        }
-        blocks += end.saturating_sub(start.max(counted_to));
-        counted_to = counted_to.max(end);
-    }
-    blocks
-}
-
-fn sequential(records: &[Record]) -> u64 {
-    let mut ends: HashMap<(Name, Name), u64> = HashMap::new();
-    let mut count = 0;
-    for record in records.iter().filter(|record| record.bytes > 0) {
-        // Readers check that a range ends below 2^64; a record made otherwise wraps to no match.
-        let end = record.offset.saturating_add(record.bytes);
-        let before = ends.insert((record.device, record.file), end);
-        count += u64::from(before == Some(record.offset));
-    }
-    count
-}
-
-fn sizes(records: &[Record]) -> Sizes {
-    let mut all: Vec<u64> = records.iter().map(|record| record.bytes).collect();
-    all.sort_unstable();
-    let (Some(&min), Some(&max)) = (all.first(), all.last()) else {
+/// Of requests by bytes, of which there are `count`, with so many bytes together.
+fn sizes(counts: &BTreeMap<u64, u64>, count: u64, bytes: u64) -> Sizes {
+    let (Some((&min, _)), Some((&max, _))) = (counts.first_key_value(), counts.last_key_value()) else {
         return Sizes::default();
     };
     let mut bins = BTreeMap::new();
-    for &bytes in &all {
-        *bins.entry(bytes.checked_next_power_of_two().unwrap_or(u64::MAX)).or_insert(0) += 1;
+    for (&bytes, &requests) in counts {
+        *bins.entry(bytes.checked_next_power_of_two().unwrap_or(u64::MAX)).or_insert(0) += requests;
     }
-    let count = all.len() as u64;
+    // The size of a request, by its number in the order of sizes.
+    let nth = |number: u64| {
+        let mut before = 0;
+        let mut sizes = counts.iter().map(|(&bytes, &requests)| {
+            before += requests;
+            (bytes, before)
+        });
+        sizes.find(|&(_, before)| before > number).map_or(max, |(bytes, _)| bytes)
+    };
     Sizes {
         min,
-        mean: sum(records.iter()) / count,
-        p50: all[(all.len() - 1) / 2],
-        p95: all[(all.len() - 1) * 95 / 100],
+        mean: bytes / count,
+        p50: nth((count - 1) / 2),
+        p95: nth((count - 1) * 95 / 100),
         max,
         bins: bins.into_iter().map(|(up_to_bytes, requests)| SizeBin { up_to_bytes, requests }).collect(),
     }

@@ -122,6 +122,7 @@ impl Layout {
 }
 
 /// What is known of a space before it has a place.
+#[derive(Clone, Copy, Debug)]
 struct Draft {
     device: Name,
     file: Name,
@@ -134,26 +135,54 @@ struct Draft {
 /// # Errors
 /// [`MapError::NoSuchDevice`] for `only:DEV`, [`MapError::TooLarge`] when addresses would pass 2^64.
 pub fn lay(trace: &Trace, rule: &MapRule) -> Result<Layout, MapError> {
-    laid(trace, rule, drafts(trace), ROUND_BYTES)
+    let mut drafts = Drafts::default();
+    for record in &trace.records {
+        drafts.note(record);
+    }
+    laid(trace, rule, drafts.all, ROUND_BYTES)
 }
 
-/// Lays everything end to end for a picture: each file as large as it is known to be, or as its requests reach, in whole
-/// blocks, so that a thousand small files do not look like a thousand large ones.
-///
-/// # Errors
-/// [`MapError::TooLarge`] when addresses would pass 2^64.
-pub fn lay_close(trace: &Trace) -> Result<Layout, MapError> {
-    let mut drafts = drafts(trace);
-    for draft in &mut drafts {
-        let known = trace.file_sizes.get(&(draft.device, draft.file)).copied();
-        draft.end = draft.end.max(known.unwrap_or(0));
+/// Every device and file, in order of first appearance, with the end of its furthest request: gathered while records come.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Drafts {
+    all: Vec<Draft>,
+    index: HashMap<(Name, Name), usize>,
+    /// That of the last record: the next one is often of the same.
+    last: Option<usize>,
+}
+
+impl Drafts {
+    /// The next record; the number of its space among those that appeared.
+    pub(crate) fn note(&mut self, record: &Record) -> usize {
+        let is_its = |&at: &usize| (self.all[at].device, self.all[at].file) == (record.device, record.file);
+        let at = self.last.filter(is_its).unwrap_or_else(|| {
+            *self.index.entry((record.device, record.file)).or_insert_with(|| {
+                self.all.push(Draft { device: record.device, file: record.file, end: 0 });
+                self.all.len() - 1
+            })
+        });
+        self.all[at].end = self.all[at].end.max(record.offset.saturating_add(record.bytes));
+        self.last = Some(at);
+        at
     }
-    laid(trace, &MapRule::Concat, drafts, BLOCK_BYTES)
+
+    /// Lays everything end to end for a picture: each file as large as it is known to be, or as its requests reach, in whole
+    /// blocks, so that a thousand small files do not look like a thousand large ones. `trace` is that of the records, which it need not have.
+    ///
+    /// # Errors
+    /// [`MapError::TooLarge`] when addresses would pass 2^64.
+    pub(crate) fn lay_close(mut self, trace: &Trace) -> Result<Layout, MapError> {
+        for draft in &mut self.all {
+            let known = trace.file_sizes.get(&(draft.device, draft.file)).copied();
+            draft.end = draft.end.max(known.unwrap_or(0));
+        }
+        laid(trace, &MapRule::Concat, self.all, BLOCK_BYTES)
+    }
 }
 
 /// Spaces are rounded up to `round` bytes.
 fn laid(trace: &Trace, rule: &MapRule, mut drafts: Vec<Draft>, round: u64) -> Result<Layout, MapError> {
-    let devices = devices(trace);
+    let devices = devices(trace, &drafts);
     if let MapRule::Only(wanted) = rule {
         let Some(&device) = devices.iter().find(|&&device| trace.name(device) == wanted) else {
             let names: Vec<&str> = devices.iter().map(|&device| trace.name(device)).collect();
@@ -195,23 +224,9 @@ fn place(trace: &Trace, rule: &MapRule, drafts: &[Draft], round: u64) -> Result<
     Ok(Layout { volumes, spaces, index })
 }
 
-/// Every device and file, in order of first appearance, with the end of its furthest request.
-fn drafts(trace: &Trace) -> Vec<Draft> {
-    let mut drafts: Vec<Draft> = Vec::new();
-    let mut index: HashMap<(Name, Name), usize> = HashMap::new();
-    for record in &trace.records {
-        let &mut i = index.entry((record.device, record.file)).or_insert_with(|| {
-            drafts.push(Draft { device: record.device, file: record.file, end: 0 });
-            drafts.len() - 1
-        });
-        drafts[i].end = drafts[i].end.max(record.offset.saturating_add(record.bytes));
-    }
-    drafts
-}
-
 /// The devices of a trace (the absent one too, where records have none) in natural order of their names.
-fn devices(trace: &Trace) -> Vec<Name> {
-    let mut devices: Vec<Name> = trace.records.iter().map(|record| record.device).collect();
+fn devices(trace: &Trace, drafts: &[Draft]) -> Vec<Name> {
+    let mut devices: Vec<Name> = drafts.iter().map(|draft| draft.device).collect();
     devices.sort_unstable();
     devices.dedup();
     devices.sort_by_cached_key(|&device| natural(trace.name(device)));
@@ -296,8 +311,12 @@ mod tests {
         let mut trace = trace(&[("", "b", 0, 4096), ("", "a", 100, 1), ("", "c", 0, 8192)]);
         let (device, file) = (trace.records[1].device, trace.records[1].file);
         trace.know_size(device, file, 9000);
-        let spaces: Vec<_> =
-            lay_close(&trace).unwrap().spaces.iter().map(|space| (space.start, space.bytes)).collect();
+        let mut drafts = Drafts::default();
+        for record in &trace.records {
+            drafts.note(record);
+        }
+        let layout = drafts.lay_close(&trace).unwrap();
+        let spaces: Vec<_> = layout.spaces.iter().map(|space| (space.start, space.bytes)).collect();
         assert_eq!(spaces, [(0, 4096), (4096, 12_288), (16_384, 8192)]);
     }
 

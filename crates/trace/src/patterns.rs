@@ -11,11 +11,12 @@
 //!
 //! It says nothing of interleaved readers of one file: to the paper they are random, and so they are here.
 
-use crate::mapping::{self, Layout, MapError};
+use crate::kept::Kept;
+use crate::mapping::{Drafts, MapError};
 use crate::record::{Name, Record, Trace};
 use forerun_core::access::Op;
 use forerun_core::pattern::{FILES_MAX, Pattern, Reading, Recent, Runs, THRESHOLD_DEFAULT};
-use forerun_core::units::{Extent, Nanos};
+use forerun_core::units::Extent;
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -233,13 +234,14 @@ struct File {
     class: Option<Class>,
 }
 
-struct Counter<'a> {
+#[derive(Debug)]
+struct Counter {
     threshold: u64,
     rows: Vec<Shares>,
-    points: &'a mut Vec<Point>,
+    points: Vec<Point>,
 }
 
-impl Counter<'_> {
+impl Counter {
     fn reclassify(&mut self, waiting: &mut Waiting, from: Class, to: Class) {
         for (row, references) in waiting.counts.drain(..) {
             *self.rows[row].of_mut(from) -= references;
@@ -314,10 +316,13 @@ impl Counter<'_> {
 }
 
 /// Rows of the table by what a read belongs to.
+#[derive(Debug)]
 struct Rows {
     by: Option<GroupBy>,
     numbers: HashMap<(Name, Name), usize>,
     keys: Vec<(Name, Name)>,
+    /// That of the last read: the next one is often of the same.
+    last: usize,
 }
 
 impl Rows {
@@ -327,10 +332,13 @@ impl Rows {
             Some(GroupBy::Process) => (Name::ABSENT, record.process),
             Some(GroupBy::File) => (record.device, record.file),
         };
-        *self.numbers.entry(key).or_insert_with(|| {
-            self.keys.push(key);
-            self.keys.len() - 1
-        })
+        if self.keys.get(self.last) != Some(&key) {
+            self.last = *self.numbers.entry(key).or_insert_with(|| {
+                self.keys.push(key);
+                self.keys.len() - 1
+            });
+        }
+        self.last
     }
     /// The rows with their names.
     fn groups(&self, trace: &Trace, shares: &[Shares]) -> Vec<Group> {
@@ -366,45 +374,116 @@ fn sampled(number: u64, every: u64) -> bool {
 /// # Panics
 /// If the threshold is not 1 to [`THRESHOLD_MAX`].
 pub fn patterns(trace: &Trace, options: &PatternOptions) -> Result<Patterns, MapError> {
-    assert!((1..=THRESHOLD_MAX).contains(&options.threshold), "a threshold in range");
-    let layout = mapping::lay_close(trace)?;
-    let reads = || trace.records.iter().filter(|r| r.op == Op::Read && r.bytes > 0);
-    let every = (reads().count() as u64).div_ceil(options.points_max.max(1) as u64);
-    let timed = reads().all(|record| record.time.is_some());
-    let mut points = Vec::new();
-    let mut rows = Rows { by: options.by, numbers: HashMap::new(), keys: Vec::new() };
-    let mut files: Recent<File> = Recent::new(FILES_MAX);
-    let mut counter = Counter { threshold: options.threshold, rows: Vec::new(), points: &mut points };
-    let mut spaces: HashMap<(Name, Name), u64> = HashMap::new();
-    for (number, record) in reads().enumerate() {
-        let row = rows.of(record);
-        counter.rows.resize(rows.keys.len(), Shares::default());
-        let number = number as u64;
-        let next = spaces.len() as u64;
-        let file = *spaces.entry((record.device, record.file)).or_insert(next);
-        let point = (counter.points.len() < options.points_max && sampled(number, every)).then(|| {
-            counter.points.push(point(&layout, record, if timed { record.time } else { None }, number));
-            counter.points.len() - 1
-        });
-        counter.read(files.or_default(file), Extent::covering(record.offset, record.bytes), row, point);
-    }
-    let shares = counter.rows;
-    let mut starts: Vec<u64> = layout.spaces.iter().map(|space| space.start).collect();
-    starts.extend(layout.spaces.last().map(|space| space.start + space.bytes));
-    Ok(Patterns {
-        threshold: options.threshold,
-        total: sum(&shares),
-        groups: rows.groups(trace, &shares),
-        points,
-        timed,
-        starts,
-    })
+    let reads = trace.records.iter().filter(|record| is_reference(record)).count() as u64;
+    let mut finder = Finder::new(options, reads);
+    finder.take(&trace.records);
+    finder.finish(trace)
 }
 
-fn point(layout: &Layout, record: &Record, time: Option<Nanos>, number: u64) -> Point {
-    let offset = layout.locate(record).map_or(record.offset, |(_, offset)| offset);
-    let at = time.map_or(number, |time| time.0);
-    Point { at, offset, bytes: record.bytes, class: Class::Random }
+/// The same of a trace in columns; `trace` is what else is known of it.
+///
+/// # Errors
+/// As [`patterns`].
+///
+/// # Panics
+/// As [`patterns`].
+pub fn patterns_in(kept: &Kept, trace: &Trace, options: &PatternOptions) -> Result<Patterns, MapError> {
+    let reads = kept.records().filter(is_reference).count() as u64;
+    let mut finder = Finder::new(options, reads);
+    kept.records().for_each(|record| finder.take(&[record]));
+    finder.finish(trace)
+}
+
+fn is_reference(record: &Record) -> bool {
+    record.op == Op::Read && record.bytes > 0
+}
+
+/// Counts patterns while records come, so that nobody need keep a trace for them.
+#[derive(Debug)]
+pub struct Finder {
+    counter: Counter,
+    rows: Rows,
+    files: Recent<File>,
+    drafts: Drafts,
+    points_max: usize,
+    /// One read in so many is a point.
+    every: u64,
+    /// Reads so far.
+    reads: u64,
+    /// All of them had a time.
+    timed: bool,
+    /// Of each point: its read, which has no place and perhaps no moment before all reads are known.
+    sampled: Vec<Record>,
+}
+
+impl Finder {
+    /// Nothing yet. Where points are wanted, `reads` is how many reads of at least a byte will come, so that the points lie among all of them.
+    ///
+    /// # Panics
+    /// If the threshold is not 1 to [`THRESHOLD_MAX`].
+    #[must_use]
+    pub fn new(options: &PatternOptions, reads: u64) -> Self {
+        assert!((1..=THRESHOLD_MAX).contains(&options.threshold), "a threshold in range");
+        Self {
+            counter: Counter { threshold: options.threshold, rows: Vec::new(), points: Vec::new() },
+            rows: Rows { by: options.by, numbers: HashMap::new(), keys: Vec::new(), last: 0 },
+            files: Recent::new(FILES_MAX),
+            drafts: Drafts::default(),
+            points_max: options.points_max,
+            every: reads.div_ceil(options.points_max.max(1) as u64),
+            reads: 0,
+            timed: true,
+            sampled: Vec::new(),
+        }
+    }
+
+    /// The next records.
+    pub fn take(&mut self, records: &[Record]) {
+        for record in records {
+            let file = self.drafts.note(record) as u64;
+            if is_reference(record) {
+                self.read(record, file);
+            }
+        }
+    }
+
+    fn read(&mut self, record: &Record, file: u64) {
+        let row = self.rows.of(record);
+        let Self { counter, files, sampled: points, .. } = self;
+        counter.rows.resize(self.rows.keys.len(), Shares::default());
+        let point = (points.len() < self.points_max && sampled(self.reads, self.every)).then(|| {
+            points.push(*record);
+            let Record { offset, bytes, .. } = *record;
+            counter.points.push(Point { at: self.reads, offset, bytes, class: Class::Random });
+            points.len() - 1
+        });
+        counter.read(files.or_default(file), Extent::covering(record.offset, record.bytes), row, point);
+        self.timed &= record.time.is_some();
+        self.reads += 1;
+    }
+
+    /// All came; `trace` is what else is known of them.
+    ///
+    /// # Errors
+    /// [`MapError::TooLarge`] when the files, laid end to end, need more than 2^64 bytes.
+    pub fn finish(self, trace: &Trace) -> Result<Patterns, MapError> {
+        let layout = self.drafts.lay_close(trace)?;
+        let Counter { threshold, rows: shares, mut points } = self.counter;
+        for (point, record) in points.iter_mut().zip(&self.sampled) {
+            point.offset = layout.locate(record).map_or(record.offset, |(_, offset)| offset);
+            point.at = record.time.filter(|_| self.timed).map_or(point.at, |time| time.0);
+        }
+        let mut starts: Vec<u64> = layout.spaces.iter().map(|space| space.start).collect();
+        starts.extend(layout.spaces.last().map(|space| space.start + space.bytes));
+        Ok(Patterns {
+            threshold,
+            total: sum(&shares),
+            groups: self.rows.groups(trace, &shares),
+            points,
+            timed: self.timed,
+            starts,
+        })
+    }
 }
 
 fn sum(rows: &[Shares]) -> Shares {

@@ -101,8 +101,8 @@ pub fn pass_from(
 }
 
 /// Reads the trace at `path` as [`open`] does, and hands its records on in parts and in order instead of keeping them: `trace.records` is
-/// empty then. Times may have another zero. Formats that know what a record is only at their end (strace, perf, logs of fio)
-/// are kept until then, and handed on whole.
+/// empty then. Times may have another zero. Formats that know what a record is only at their end (strace, perf, logs of fio without
+/// times) are kept until then, in few bytes.
 ///
 /// # Errors
 /// As [`open`]; what was read before was handed on.
@@ -112,11 +112,22 @@ pub fn through(
     take: &mut dyn FnMut(&[Record]),
 ) -> Result<Opened, TraceError> {
     let (name, bytes) = file(path.as_ref())?;
-    let mut hashed = Hashed::new(bytes);
-    let (format, mut trace, bad) = decode(&name, &mut hashed, options, Hand::Exact(take))?;
-    take(&trace.records);
-    trace.records = Vec::new();
-    let hash_hex = hashed.finish().map_err(|error| stream_error(&name, error, 0))?;
+    through_from(&name, bytes, options, take)
+}
+
+/// The same of a stream; `name` stands for it in messages.
+///
+/// # Errors
+/// As [`through`].
+pub fn through_from(
+    name: &str,
+    raw: impl Read,
+    options: &ReadOptions,
+    take: &mut dyn FnMut(&[Record]),
+) -> Result<Opened, TraceError> {
+    let mut hashed = Hashed::new(raw);
+    let (format, trace, bad) = decode(name, &mut hashed, options, Hand::Exact(take))?;
+    let hash_hex = hashed.finish().map_err(|error| stream_error(name, error, 0))?;
     Ok(Opened { trace, hash_hex, format, bad })
 }
 
@@ -126,13 +137,13 @@ enum Hand<'a> {
     Keep,
     /// To this taker as they come, whatever is learned of them later.
     Early(Taker<'a>),
-    /// To this taker as they come, where nothing is learned of them later; else into the trace.
+    /// To this taker as they come, where nothing is learned of them later; else at the end.
     Exact(Taker<'a>),
 }
 
 /// Whether a format says only at its end whose a request is, or that it has no times.
 const fn knows_late(format: Format) -> bool {
-    matches!(format, Format::Strace | Format::Perf | Format::FioV2 | Format::FioV3)
+    matches!(format, Format::Strace | Format::Perf | Format::FioV2)
 }
 
 /// The files of a blktrace recording: `base.blktrace.0` and so on, without a gap.
@@ -180,8 +191,9 @@ fn decode(
     let mut sink = Sink::new(name, format, options);
     match hand {
         Hand::Early(take) => sink = sink.handing_on(take),
-        Hand::Exact(take) if !knows_late(format) => sink = sink.handing_on(take),
-        Hand::Keep | Hand::Exact(_) => {}
+        Hand::Exact(take) if knows_late(format) => sink = sink.handing_on_at_the_end(take),
+        Hand::Exact(take) => sink = sink.handing_on(take),
+        Hand::Keep => {}
     }
     drive(format, &mut source, &mut sink)?;
     let (mut trace, bad) = sink.finish(is_rebased(format, options))?;

@@ -6,9 +6,10 @@
 //! (a table, never iterated by hash), and with `skip_bad` the first [`BAD_KEPT_MAX`] faults are kept for the
 //! report while the rest are counted.
 
-use crate::chains::{Thread, name_processes};
+use crate::chains::{Renaming, Thread, Threads, name_numbered};
 use crate::error::{Fault, Malformed, Place, TraceError};
 use crate::format::Format;
+use crate::kept::Kept;
 use crate::options::ReadOptions;
 use crate::record::{Name, Record, Trace};
 use forerun_core::units::{Nanos, SECTOR_BYTES};
@@ -28,6 +29,8 @@ pub(crate) struct Sink<'a> {
     /// Options of the caller.
     pub(crate) options: &'a ReadOptions,
     taker: Option<Taker<'a>>,
+    /// Records of a format that says only at its end what they are, until they can be handed on.
+    late: Option<Kept>,
     /// Records that were handed on, and the last of them.
     handed: u64,
     last: Record,
@@ -37,8 +40,10 @@ pub(crate) struct Sink<'a> {
     index: HashMap<String, Name>,
     bad: Vec<Malformed>,
     limit: u64,
-    /// Who issued each record, in formats that leave naming processes to the sink.
-    threads: Vec<Thread>,
+    /// Who issued records, in formats that leave naming processes to the sink: records have a number of these for a process until then.
+    threads: Threads,
+    /// The source turned out to have no times.
+    timeless: bool,
 }
 
 impl<'a> Sink<'a> {
@@ -49,6 +54,7 @@ impl<'a> Sink<'a> {
         Self {
             options,
             taker: None,
+            late: None,
             handed: 0,
             last: BLANK,
             file: file.to_owned(),
@@ -57,12 +63,17 @@ impl<'a> Sink<'a> {
             index: HashMap::new(),
             bad: Vec::new(),
             limit: options.limit.unwrap_or(u64::MAX),
-            threads: Vec::new(),
+            threads: Threads::default(),
+            timeless: false,
         }
     }
     /// The same, which keeps no record: all go to `taker`, in order, and the trace at the end has none.
     pub(crate) fn handing_on(self, taker: Taker<'a>) -> Self {
         Self { taker: Some(taker), ..self }
+    }
+    /// The same for a format that says only at its end what its records are: they are kept until then, in few bytes.
+    pub(crate) fn handing_on_at_the_end(self, taker: Taker<'a>) -> Self {
+        Self { taker: Some(taker), late: Some(Kept::default()), ..self }
     }
     /// Number of a name; the empty string is [`Name::ABSENT`].
     pub(crate) fn name(&mut self, text: &str) -> Result<Name, Fault> {
@@ -84,6 +95,10 @@ impl<'a> Sink<'a> {
             Some(known) if known == text => Ok(guess),
             _ => self.name(text),
         }
+    }
+    /// The string of a name.
+    pub(crate) fn text(&self, name: Name) -> &str {
+        self.trace.name(name)
     }
     /// The record before this one, or an empty one.
     pub(crate) fn last(&self) -> Record {
@@ -128,7 +143,10 @@ impl<'a> Sink<'a> {
     #[inline(never)]
     fn hand_on(&mut self) {
         if let Some(taker) = &mut self.taker {
-            taker(&self.trace.records);
+            match &mut self.late {
+                Some(late) => late.take(&self.trace.records),
+                None => taker(&self.trace.records),
+            }
             self.last = self.last();
             self.handed += self.trace.records.len() as u64;
             self.trace.records.clear();
@@ -145,12 +163,11 @@ impl<'a> Sink<'a> {
     }
     /// Takes one record of a thread, which becomes a process when all are known (see [`crate::chains`]). Either all
     /// records of a trace come this way, in order of time, or none.
-    pub(crate) fn push_of(&mut self, thread: Thread, record: Record) -> Result<(), Fault> {
+    pub(crate) fn push_of(&mut self, thread: &Thread, record: Record) -> Result<(), Fault> {
         // Who takes records as they come is not told their processes.
-        let kept = !self.full() && self.taker.is_none();
-        self.push(record)?;
-        self.threads.extend(kept.then_some(thread));
-        Ok(())
+        let told = self.taker.is_none() || self.late.is_some();
+        let process = if told && !self.full() { Name(self.threads.number(thread)) } else { Name::ABSENT };
+        self.push(Record { process, ..record })
     }
     /// Counts events that are well formed and no request for data.
     pub(crate) fn pass_over(&mut self, events: u64) {
@@ -166,6 +183,7 @@ impl<'a> Sink<'a> {
     }
     /// The source turned out to have no times.
     pub(crate) fn forget_times(&mut self) {
+        self.timeless = true;
         for record in &mut self.trace.records {
             record.time = None;
         }
@@ -198,8 +216,10 @@ impl<'a> Sink<'a> {
             return Err(first.clone().into());
         }
         self.hand_on();
-        if !self.threads.is_empty() {
-            name_processes(&mut self.trace, &self.threads.iter().collect::<Vec<_>>());
+        if let (Some(late), Some(taker)) = (self.late.take(), &mut self.taker) {
+            hand_on_late(&late, &mut self.trace, &self.threads, self.timeless, taker);
+        } else if !self.threads.is_empty() {
+            name_numbered(&mut self.trace, &self.threads);
         }
         if rebase {
             let zero = self.trace.records.iter().filter_map(|r| r.time).min().unwrap_or(Nanos::ZERO);
@@ -208,6 +228,37 @@ impl<'a> Sink<'a> {
             }
         }
         Ok((self.trace, self.bad))
+    }
+}
+
+/// Hands on what was kept to the end, as it is now known to be.
+fn hand_on_late(
+    late: &Kept,
+    trace: &mut Trace,
+    threads: &Threads,
+    timeless: bool,
+    taker: &mut dyn FnMut(&[Record]),
+) {
+    let mut renaming = (!threads.is_empty()).then(|| {
+        let issued = late.records().map(|record| record.process.0);
+        Renaming::new(std::mem::take(&mut trace.names), threads.chains(issued))
+    });
+    let mut part = Vec::with_capacity(PART);
+    for (number, mut record) in (1..).zip(late.records()) {
+        if timeless {
+            record.time = None;
+        }
+        if let Some(renaming) = &mut renaming {
+            renaming.record(&mut record);
+        }
+        part.push(record);
+        if part.len() == PART || number == late.len() {
+            taker(&part);
+            part.clear();
+        }
+    }
+    if let Some(renaming) = renaming {
+        renaming.finish(trace);
     }
 }
 

@@ -1,7 +1,7 @@
 //! `trace patterns`: how a trace is read, by the classes of the RPP paper and two more, as a table, JSON or a page with
 //! the picture of offset against time.
 
-use super::reading::{ReadArgs, open};
+use super::reading::{ReadArgs, through};
 use crate::error::CliError;
 use crate::outputs;
 use crate::ui::{Style, Ui};
@@ -11,7 +11,11 @@ use forerun_study::html;
 use forerun_study::human;
 use forerun_study::table::Align;
 use forerun_study::traces::Classes;
-use forerun_trace::patterns::{Class, Group, GroupBy, PatternOptions, Patterns, THRESHOLD_MAX, patterns};
+use forerun_trace::kept::Kept;
+use forerun_trace::mapping::MapError;
+use forerun_trace::patterns::{
+    Class, Finder, Group, GroupBy, PatternOptions, Patterns, THRESHOLD_MAX, patterns_in,
+};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -65,7 +69,6 @@ pub(crate) struct PatternsArgs {
 /// Runs it.
 pub(crate) fn run(args: &PatternsArgs, ui: &Ui) -> Result<(), CliError> {
     outputs::check(&[("--html", args.html.as_deref())], std::slice::from_ref(&args.file))?;
-    let opened = open(&args.file, &args.read, ui)?;
     let by = args.by.map(|by| match by {
         By::Process => GroupBy::Process,
         By::File => GroupBy::File,
@@ -77,16 +80,34 @@ pub(crate) fn run(args: &PatternsArgs, ui: &Ui) -> Result<(), CliError> {
         points_max: if args.html.is_some() { POINTS_MAX } else { 0 },
     };
     let name = args.file.display().to_string();
-    let found = patterns(&opened.trace, &options).map_err(|problem| CliError::failure(&name, problem))?;
+    let (found, hash) = find(args, &options, ui)?;
+    let found = found.map_err(|problem| CliError::failure(&name, problem))?;
     if let Some(path) = &args.html {
         let title = args.file.file_name().map_or_else(|| name.clone(), |f| f.to_string_lossy().into_owned());
         outputs::write(path, html::patterns(&title, options.by, &found))?;
         ui.say(&format!("{}: page written", path.display()));
     }
     if ui.json {
-        return ui.print_json(&Classes::new(name, &opened.hash_hex, by, &found));
+        return ui.print_json(&Classes::new(name, &hash, by, &found));
     }
     ui.print(&text(&name, args.by, &found, ui))
+}
+
+/// The patterns of the file, and its hash. Where no picture is wanted nothing is kept of it; the points of one lie among all reads, which
+/// have to be counted first. Where times begin changes nothing of a picture.
+fn find(
+    args: &PatternsArgs,
+    options: &PatternOptions,
+    ui: &Ui,
+) -> Result<(Result<Patterns, MapError>, String), CliError> {
+    if options.points_max > 0 {
+        let mut kept = Kept::default();
+        let opened = through(&args.file, &args.read, ui, &mut |records| kept.take(records))?;
+        return Ok((patterns_in(&kept, &opened.trace, options), opened.hash_hex));
+    }
+    let mut finder = Finder::new(options, 0);
+    let opened = through(&args.file, &args.read, ui, &mut |records| finder.take(records))?;
+    Ok((finder.finish(&opened.trace), opened.hash_hex))
 }
 
 fn text(name: &str, by: Option<By>, found: &Patterns, ui: &Ui) -> String {

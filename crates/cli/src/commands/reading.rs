@@ -4,7 +4,8 @@ use crate::error::CliError;
 use crate::ui::Ui;
 use clap::Args;
 use forerun_study::human;
-use forerun_trace::{ColumnMapping, Format, Malformed, Opened, ReadOptions};
+use forerun_trace::record::Record;
+use forerun_trace::{ColumnMapping, Format, Malformed, Opened, ReadOptions, TraceError};
 use std::path::Path;
 
 /// How a trace is read.
@@ -40,13 +41,39 @@ impl ReadArgs {
 /// Reads a trace; what was passed over is said on stderr.
 pub(crate) fn open(path: &Path, args: &ReadArgs, ui: &Ui) -> Result<Opened, CliError> {
     let options = args.options();
+    read(path, ui, || {
+        if path.as_os_str() == "-" {
+            forerun_trace::read_from(STDIN, std::io::stdin().lock(), &options)
+        } else {
+            forerun_trace::open(path, &options)
+        }
+    })
+}
+
+/// Reads a trace through, of which nothing is kept: its records are handed on as they come, with another zero of times. What was passed over is
+/// said on stderr.
+pub(crate) fn through(
+    path: &Path,
+    args: &ReadArgs,
+    ui: &Ui,
+    take: &mut dyn FnMut(&[Record]),
+) -> Result<Opened, CliError> {
+    let options = args.options();
+    read(path, ui, || {
+        if path.as_os_str() == "-" {
+            forerun_trace::through_from(STDIN, std::io::stdin().lock(), &options, take)
+        } else {
+            forerun_trace::through(path, &options, take)
+        }
+    })
+}
+
+/// What stands for `-` in messages.
+const STDIN: &str = "standard input";
+
+fn read(path: &Path, ui: &Ui, read: impl FnOnce() -> Result<Opened, TraceError>) -> Result<Opened, CliError> {
     say_waits(path, ui);
-    let opened = if path.as_os_str() == "-" {
-        forerun_trace::read_from("standard input", std::io::stdin().lock(), &options)
-    } else {
-        forerun_trace::open(path, &options)
-    };
-    let opened = opened.map_err(|problem| forerun_study::traces::unreadable(&problem))?;
+    let opened = read().map_err(|problem| forerun_study::traces::unreadable(&problem))?;
     say_assumed(path, opened.trace.assumed.as_deref(), ui);
     say_passed_over(path, opened.trace.skipped, &opened.bad, ui);
     Ok(opened)

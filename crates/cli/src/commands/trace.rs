@@ -4,7 +4,7 @@ use super::file_system;
 use super::part;
 use super::patterns;
 use super::quieted::{self, Quieted};
-use super::reading::{ReadArgs, open};
+use super::reading::{ReadArgs, open, through};
 use super::recording;
 use super::writing::{check_json, is_dash, target, write, wrote};
 use crate::error::{CliError, Kind};
@@ -17,7 +17,7 @@ use forerun_sim::workload::Workload;
 use forerun_study::assumed;
 use forerun_study::human::{self, float};
 use forerun_trace::record::Trace;
-use forerun_trace::{Format, TraceInfo};
+use forerun_trace::{Format, Tally, TraceInfo};
 use forerun_watch::device::Device;
 use forerun_watch::files::{self, FilesOptions};
 use forerun_watch::outcome::{Ended, Progress, RecordError};
@@ -194,8 +194,9 @@ pub(crate) fn run(command: &TraceCommand, ui: &Ui) -> Result<(), CliError> {
 }
 
 fn info(args: &InfoArgs, ui: &Ui) -> Result<(), CliError> {
-    let opened = open(&args.file, &args.read, ui)?;
-    let info = opened.trace.info();
+    let mut tally = Tally::default();
+    let opened = through(&args.file, &args.read, ui, &mut |records| tally.take(records))?;
+    let info = tally.finish(&opened.trace);
     if ui.json {
         let file = args.file.display().to_string();
         return ui.print_json(&forerun_study::traces::Info { file, sha256: &opened.hash_hex, info: &info });

@@ -23,7 +23,6 @@ use crate::error::RunError;
 use crate::host::{self, Hardware, STAGING_STRIPES, TRANSIT_BLOCKS};
 use crate::input::{Input, Programs};
 use crate::layout::Placement;
-use crate::records::{Bits, Column};
 use crate::replay::Drive;
 use crate::report::{BlameReport, Counts, DeviceReport, LatencyReport, RunReport, StallReport};
 use crate::said::Said;
@@ -36,6 +35,7 @@ use forerun_core::retention::belady::min_loads;
 use forerun_core::units::{BLOCK_BYTES, Extent, Nanos, SECTOR_BYTES, SECTORS_PER_BLOCK};
 use forerun_disk::floor::Floor;
 use forerun_disk::preset::PresetSpec;
+use forerun_trace::packed::{Bits, Packed};
 
 /// Asserts that no run of a comparison is faster than the row `bound` of the same input and hardware.
 ///
@@ -198,7 +198,9 @@ enum Order {
 #[derive(Default)]
 struct Chain {
     /// By request.
-    issued: Vec<u64>,
+    issued: Packed,
+    /// The last of them.
+    latest: u64,
     /// The last answer so far.
     answered: u64,
 }
@@ -210,11 +212,11 @@ impl Chain {
         let count = self.issued.len();
         let ready = match usize::try_from(request.overlap) {
             Ok(0) => self.answered,
-            Ok(overlap) if overlap < count => self.issued[count - overlap - 1],
+            Ok(overlap) if overlap < count => self.issued.get(count - overlap - 1),
             _ => 0,
         };
-        let previous = self.issued.last().copied().unwrap_or(0);
-        let at = ready.saturating_add(request.think.0).max(previous);
+        let at = ready.saturating_add(request.think.0).max(self.latest);
+        self.latest = at;
         self.issued.push(at);
         self.answered = self.answered.max(at.saturating_add(delay));
     }
@@ -334,8 +336,8 @@ const PHASE_MEMORIES: u64 = 6;
 /// Where each block lies, per key: its disk, and its number there.
 #[derive(Default)]
 struct Homes {
-    disks: Column,
-    places: Column,
+    disks: Packed,
+    places: Packed,
 }
 
 impl Homes {

@@ -3,7 +3,6 @@
 //! Traces of millions of reads touch millions of blocks, and both references number all of them. A hash map of block and number takes
 //! 17 bytes a place and up to 40 a block; here a place holds the number alone, and the block is looked up in the list that exists anyway.
 
-use crate::records::Column;
 use forerun_core::hash::NumberMap;
 use forerun_core::units::Block;
 use std::hash::BuildHasher;
@@ -12,6 +11,64 @@ use std::hash::BuildHasher;
 const EMPTY: u32 = u32::MAX;
 /// Places at first.
 const PLACES_MIN: usize = 64;
+
+/// Numbers, each in as many bytes as the largest needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Column {
+    Two(Vec<u16>),
+    Four(Vec<u32>),
+    Eight(Vec<u64>),
+}
+
+impl Default for Column {
+    fn default() -> Self {
+        Self::Two(Vec::new())
+    }
+}
+
+impl Column {
+    fn push(&mut self, value: u64) {
+        match self {
+            Self::Two(list) => match u16::try_from(value) {
+                Ok(value) => return list.push(value),
+                Err(_) => *self = Self::Four(list.iter().map(|&value| value.into()).collect()),
+            },
+            Self::Four(list) => match u32::try_from(value) {
+                Ok(value) => return list.push(value),
+                Err(_) => *self = Self::Eight(list.iter().map(|&value| value.into()).collect()),
+            },
+            Self::Eight(list) => return list.push(value),
+        }
+        self.push(value);
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Two(list) => list.len(),
+            Self::Four(list) => list.len(),
+            Self::Eight(list) => list.len(),
+        }
+    }
+
+    fn get(&self, at: usize) -> u64 {
+        match self {
+            Self::Two(list) => list[at].into(),
+            Self::Four(list) => list[at].into(),
+            Self::Eight(list) => list[at],
+        }
+    }
+
+    /// How many bytes its numbers take.
+    #[cfg(test)]
+    fn bytes(&self) -> usize {
+        let each = match self {
+            Self::Two(_) => 2,
+            Self::Four(_) => 4,
+            Self::Eight(_) => 8,
+        };
+        each * self.len()
+    }
+}
 
 /// Numbers of blocks, below 2^31 of them.
 #[derive(Clone, Default)]

@@ -4,18 +4,18 @@
 //! leaves everything else to what it stands around. Writes are written down too, because a block that is about to be
 //! replaced is not worth reading.
 
-use crate::records::{Bits, Column};
 use forerun_core::access::{Access, Op};
 use forerun_core::policy::{Event, Plan, Policy, World};
 use forerun_core::scheme::Scheme;
 use forerun_core::units::Extent;
+use forerun_trace::packed::{Bits, Packed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Accesses in order, six bytes each where places and lengths are as they mostly are.
+/// Accesses in order, four bytes each where they are at random places and of one length.
 #[derive(Clone, Default)]
 pub(super) struct Accesses {
-    start: Column,
-    blocks: Column,
+    start: Packed,
+    blocks: Packed,
     writes: Bits,
 }
 

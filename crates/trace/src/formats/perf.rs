@@ -15,10 +15,11 @@
 
 use super::LineReader;
 use crate::assemble::{Assembler, Event, FileId, FileRead};
-use crate::chains::Thread;
+use crate::chains::{Thread, Threads};
 use crate::error::Fault;
 use crate::field;
-use crate::record::Record;
+use crate::kept::Kept;
+use crate::record::{Name, Record};
 use crate::sink::Sink;
 use crate::time_unit::TimeUnit;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
@@ -37,7 +38,11 @@ pub(crate) struct Reader {
     assembler: Assembler,
     /// Program of each thread, as last seen.
     programs: BTreeMap<u32, String>,
-    done: Vec<(FileRead, Thread)>,
+    /// What was read, in the order in which it was known whole; by whom stands in the place of a process.
+    done: Kept,
+    threads: Threads,
+    /// Those of one line; empty between lines.
+    reads: Vec<FileRead>,
 }
 
 /// One line, cut.
@@ -178,33 +183,39 @@ impl LineReader for Reader {
         if program != line.program {
             line.program.clone_into(program);
         }
-        let done = &mut self.done;
-        let programs = &self.programs;
-        self.assembler.take(thread, time.0, event, &mut |read| done.push(with_thread(read, programs)));
-        Ok(())
+        let mut reads = std::mem::take(&mut self.reads);
+        self.assembler.take(thread, time.0, event, &mut |read| reads.push(read));
+        let done = reads.drain(..).try_for_each(|read| self.ended(&read, sink));
+        self.reads = reads;
+        done
     }
 
     fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Fault> {
-        let (done, programs) = (&mut self.done, &self.programs);
-        self.assembler.finish(&mut |read| done.push(with_thread(read, programs)));
+        let mut reads = std::mem::take(&mut self.reads);
+        self.assembler.finish(&mut |read| reads.push(read));
+        reads.iter().try_for_each(|read| self.ended(read, sink))?;
         sink.pass_over(self.assembler.idle());
-        let mut done = std::mem::take(&mut self.done);
-        done.sort_by_key(|(read, _)| read.time);
-        for (read, thread) in done {
-            let device = sink.name(&format!("{}:{}", read.file.major, read.file.minor))?;
-            let file = sink.name(&format!("inode:{}", read.file.inode))?;
-            let (time, took) = (Some(Nanos(read.time)), read.took.map(Nanos));
-            let record =
-                Record { time, took, device, file, offset: read.offset, bytes: read.bytes, ..Record::BLANK };
-            sink.push_of(thread, record)?;
+        let done = std::mem::take(&mut self.done);
+        for at in done.in_order_of_time() {
+            let record = done.get(at);
+            sink.push_of(self.threads.get(record.process.0), record)?;
         }
         Ok(())
     }
 }
 
-fn with_thread(read: FileRead, programs: &BTreeMap<u32, String>) -> (FileRead, Thread) {
-    let program = programs.get(&read.thread).cloned().unwrap_or_default();
-    (read, Thread { number: read.thread, program })
+impl Reader {
+    /// A read whose end is known.
+    fn ended(&mut self, read: &FileRead, sink: &mut Sink<'_>) -> Result<(), Fault> {
+        let program = self.programs.get(&read.thread).cloned().unwrap_or_default();
+        let process = Name(self.threads.number(&Thread { number: read.thread, program }));
+        let device = sink.name(&format!("{}:{}", read.file.major, read.file.minor))?;
+        let file = sink.name(&format!("inode:{}", read.file.inode))?;
+        let (time, took) = (Some(Nanos(read.time)), read.took.map(Nanos));
+        let &FileRead { offset, bytes, .. } = read;
+        self.done.take(&[Record { time, took, device, process, file, offset, bytes, ..Record::BLANK }]);
+        Ok(())
+    }
 }
 
 #[cfg(test)]

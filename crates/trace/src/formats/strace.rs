@@ -15,9 +15,10 @@ mod line;
 mod world;
 
 use super::LineReader;
-use crate::chains::Thread;
+use crate::chains::{Thread, Threads};
 use crate::error::Fault;
-use crate::record::Record;
+use crate::kept::Kept;
+use crate::record::{Name, Record};
 use crate::sink::Sink;
 use forerun_core::access::Op;
 use forerun_core::units::Nanos;
@@ -55,7 +56,9 @@ pub(crate) struct Reader {
     unfinished: BTreeMap<u32, (String, Option<Nanos>)>,
     /// Days that times of day have gone through, and the last time.
     clock: (u64, u64),
-    done: Vec<(Option<Nanos>, Option<Nanos>, Thread, Moved)>,
+    /// What was moved, in the order in which calls ended; by whom stands in the place of a process.
+    done: Kept,
+    threads: Threads,
 }
 
 impl Reader {
@@ -89,7 +92,10 @@ impl Reader {
         }
         for moved in moved {
             let who = Thread { number: thread, program: self.world.program(thread).to_owned() };
-            self.done.push((time, call.took, who, moved));
+            let (process, file) = (Name(self.threads.number(&who)), sink.name(&moved.path)?);
+            let Moved { offset, bytes, op, .. } = moved;
+            let record = Record { time, took: call.took, process, file, offset, bytes, op, ..Record::BLANK };
+            self.done.take(&[record]);
         }
         Ok(())
     }
@@ -136,15 +142,12 @@ impl LineReader for Reader {
     }
 
     fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Fault> {
-        let mut done = std::mem::take(&mut self.done);
-        done.sort_by_key(|(time, ..)| *time);
-        for (time, took, thread, moved) in done {
-            let file = sink.name(&moved.path)?;
-            let Moved { offset, bytes, op, .. } = moved;
-            let record = Record { time, took, file, offset, bytes, op, ..Record::BLANK };
-            sink.push_of(thread, record)?;
-            if let Some(size) = self.world.size(&moved.path) {
-                sink.know_size(record.device, file, size);
+        let done = std::mem::take(&mut self.done);
+        for at in done.in_order_of_time() {
+            let record = done.get(at);
+            sink.push_of(self.threads.get(record.process.0), record)?;
+            if let Some(size) = self.world.size(sink.text(record.file)) {
+                sink.know_size(record.device, record.file, size);
             }
         }
         Ok(())

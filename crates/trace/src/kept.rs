@@ -1,99 +1,33 @@
-//! The requests of a trace in a third of the room that a list of [`Record`]s takes: each field a column, and each column's numbers in as
-//! many bytes as the largest of them needs.
+//! The requests of a trace in a fifth of the room that a list of [`Record`]s takes: each field a column, and each column's numbers packed
+//! ([`Packed`]).
 //!
 //! A comparison keeps its trace for as long as it runs, and every run reads it from its beginning; millions of requests are usual. What
 //! a run needs beside it (which request is next of which process) is a list of numbers of records.
 
+use crate::packed::{Bits, Packed};
+use crate::record::{Name, Record, Trace};
 use forerun_core::access::Op;
 use forerun_core::units::{Nanos, SECTOR_BYTES};
-use forerun_trace::record::{Name, Record, Trace};
 use std::collections::BTreeMap;
-
-/// Numbers, each in as many bytes as the largest needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Column {
-    Two(Vec<u16>),
-    Four(Vec<u32>),
-    Eight(Vec<u64>),
-}
-
-impl Default for Column {
-    fn default() -> Self {
-        Self::Two(Vec::new())
-    }
-}
-
-impl Column {
-    pub(crate) fn push(&mut self, value: u64) {
-        match self {
-            Self::Two(list) => match u16::try_from(value) {
-                Ok(value) => return list.push(value),
-                Err(_) => *self = Self::Four(list.iter().map(|&value| value.into()).collect()),
-            },
-            Self::Four(list) => match u32::try_from(value) {
-                Ok(value) => return list.push(value),
-                Err(_) => *self = Self::Eight(list.iter().map(|&value| value.into()).collect()),
-            },
-            Self::Eight(list) => return list.push(value),
-        }
-        self.push(value);
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::Two(list) => list.len(),
-            Self::Four(list) => list.len(),
-            Self::Eight(list) => list.len(),
-        }
-    }
-
-    pub(crate) fn get(&self, at: usize) -> u64 {
-        match self {
-            Self::Two(list) => list[at].into(),
-            Self::Four(list) => list[at].into(),
-            Self::Eight(list) => list[at],
-        }
-    }
-
-    /// How many bytes its numbers take.
-    #[cfg(test)]
-    pub(crate) fn bytes(&self) -> usize {
-        let each = match self {
-            Self::Two(_) => 2,
-            Self::Four(_) => 4,
-            Self::Eight(_) => 8,
-        };
-        each * self.len()
-    }
-
-    /// Gives back what was taken for growing.
-    fn fit(&mut self) {
-        match self {
-            Self::Two(list) => list.shrink_to_fit(),
-            Self::Four(list) => list.shrink_to_fit(),
-            Self::Eight(list) => list.shrink_to_fit(),
-        }
-    }
-}
 
 /// Bytes: in sectors as long as all are whole ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Sizes {
     unit: u64,
-    column: Column,
+    column: Packed,
 }
 
 impl Default for Sizes {
     fn default() -> Self {
-        Self { unit: SECTOR_BYTES, column: Column::default() }
+        Self { unit: SECTOR_BYTES, column: Packed::default() }
     }
 }
 
 impl Sizes {
-    fn push(&mut self, bytes: u64, len: usize) {
+    fn push(&mut self, bytes: u64) {
         if !bytes.is_multiple_of(self.unit) {
-            let mut column = Column::default();
-            (0..len).for_each(|at| column.push(self.get(at)));
+            let mut column = Packed::default();
+            self.column.iter().for_each(|sectors| column.push(sectors * self.unit));
             *self = Self { unit: 1, column };
         }
         self.column.push(bytes / self.unit);
@@ -104,63 +38,58 @@ impl Sizes {
     }
 }
 
-/// Times that may be missing: 0 is none, and any other one more than it is. The last nanosecond of 584 years is taken for the one before.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Times(Column);
+/// Nanoseconds of a microsecond: of so many are the times of many formats.
+const MICRO: u64 = 1_000;
+
+/// Times that may be missing, in microseconds as long as all are whole ones: 0 is none, and any other one more than it is. The last
+/// nanosecond of 584 years is taken for the one before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Times {
+    unit: u64,
+    column: Packed,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self { unit: MICRO, column: Packed::default() }
+    }
+}
 
 impl Times {
     fn push(&mut self, time: Option<Nanos>) {
-        self.0.push(time.map_or(0, |time| time.0.saturating_add(1)));
+        if time.is_some_and(|time| !time.0.is_multiple_of(self.unit)) {
+            let mut column = Packed::default();
+            (0..self.column.len()).for_each(|at| column.push(self.get(at).map_or(0, |time| time.0 + 1)));
+            *self = Self { unit: 1, column };
+        }
+        self.column.push(time.map_or(0, |time| (time.0 / self.unit).saturating_add(1)));
     }
 
     fn get(&self, at: usize) -> Option<Nanos> {
-        self.0.get(at).checked_sub(1).map(Nanos)
+        self.column.get(at).checked_sub(1).map(|time| Nanos(time * self.unit))
     }
 }
 
-/// One bit for each record.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Bits(Vec<u64>);
-
-impl Bits {
-    /// Sets a bit; those that never were are not set.
-    pub(crate) fn set(&mut self, at: usize) {
-        let word = at / 64;
-        if self.0.len() <= word {
-            self.0.resize(word + 1, 0);
-        }
-        self.0[word] |= 1 << (at % 64);
-    }
-
-    /// Clears those that are set in another list.
-    pub(crate) fn clear(&mut self, of: &Self) {
-        self.0.iter_mut().zip(&of.0).for_each(|(word, gone)| *word &= !gone);
-    }
-
-    /// Whether it is set.
-    pub(crate) fn has(&self, at: usize) -> bool {
-        self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
-    }
-}
-
-/// A trace to be run: its records in columns, and what else a run asks of it.
+/// The records of a trace in columns, and what else a run asks of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// Names of the records.
-    pub(crate) names: Vec<String>,
+    pub names: Vec<String>,
     /// Bytes of each file, by device and file, where known.
-    pub(crate) file_sizes: BTreeMap<(Name, Name), u64>,
+    pub file_sizes: BTreeMap<(Name, Name), u64>,
     /// Device and file of each object, in the order in which they first appear; a device without files is one too.
-    pub(crate) objects: Vec<(Name, Name)>,
+    pub objects: Vec<(Name, Name)>,
     numbers: BTreeMap<(Name, Name), u32>,
     time: Times,
     took: Times,
-    process: Column,
-    object: Column,
+    process: Packed,
+    object: Packed,
     offset: Sizes,
     bytes: Sizes,
     writes: Bits,
     len: usize,
+    /// Device and file of the last record, and their number.
+    last: Option<((Name, Name), u64)>,
 }
 
 impl Kept {
@@ -176,23 +105,21 @@ impl Kept {
     ///
     /// # Panics
     /// At 2³² objects: their names would not be numbered either.
-    pub(crate) fn take(&mut self, records: &[Record]) {
+    pub fn take(&mut self, records: &[Record]) {
         for record in records {
             let object = (record.device, record.file);
             // Most are of the same object as the one before.
-            let again = self
-                .len
-                .checked_sub(1)
-                .map(|at| self.object.get(at))
-                .filter(|&at| self.objects[at as usize] == object);
-            let object = again.unwrap_or_else(|| self.number(object));
+            let object = match self.last {
+                Some((last, number)) if last == object => number,
+                _ => self.number(object),
+            };
             let at = self.len;
             self.time.push(record.time);
             self.took.push(record.took);
             self.process.push(record.process.0.into());
             self.object.push(object);
-            self.offset.push(record.offset, at);
-            self.bytes.push(record.bytes, at);
+            self.offset.push(record.offset);
+            self.bytes.push(record.bytes);
             if record.op == Op::Write {
                 self.writes.set(at);
             }
@@ -209,51 +136,67 @@ impl Kept {
         if number as usize == next {
             self.objects.push(object);
         }
+        self.last = Some((object, number.into()));
         number.into()
     }
 
     /// All records were taken.
-    pub(crate) fn finish(mut self, names: Vec<String>, file_sizes: BTreeMap<(Name, Name), u64>) -> Self {
+    #[must_use]
+    pub fn finish(mut self, names: Vec<String>, file_sizes: BTreeMap<(Name, Name), u64>) -> Self {
         (self.names, self.file_sizes) = (names, file_sizes);
-        let columns = [&mut self.process, &mut self.object, &mut self.time.0, &mut self.took.0];
-        columns.into_iter().chain([&mut self.offset.column, &mut self.bytes.column]).for_each(Column::fit);
+        self.numbers = BTreeMap::new();
+        let columns = [&mut self.process, &mut self.object, &mut self.time.column, &mut self.took.column];
+        columns.into_iter().chain([&mut self.offset.column, &mut self.bytes.column]).for_each(Packed::fit);
         self
     }
 
     /// How many records there are.
-    pub(crate) const fn len(&self) -> usize {
+    #[must_use]
+    pub const fn len(&self) -> usize {
         self.len
     }
 
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// The object of a record.
-    pub(crate) fn object(&self, at: usize) -> usize {
+    #[must_use]
+    pub fn object(&self, at: usize) -> usize {
         // As it was numbered.
         self.object.get(at) as usize
     }
 
     /// Its time.
-    pub(crate) fn time(&self, at: usize) -> Option<Nanos> {
+    #[must_use]
+    pub fn time(&self, at: usize) -> Option<Nanos> {
         self.time.get(at)
     }
 
     /// How long it took.
-    pub(crate) fn took(&self, at: usize) -> Option<Nanos> {
+    #[must_use]
+    pub fn took(&self, at: usize) -> Option<Nanos> {
         self.took.get(at)
     }
 
     /// Its process.
-    pub(crate) fn process(&self, at: usize) -> Name {
+    #[must_use]
+    pub fn process(&self, at: usize) -> Name {
         // It was one when it was taken.
         Name(self.process.get(at) as u32)
     }
 
     /// Its first byte on the device or in the file, and its length.
-    pub(crate) fn range(&self, at: usize) -> (u64, u64) {
+    #[must_use]
+    pub fn range(&self, at: usize) -> (u64, u64) {
         (self.offset.get(at), self.bytes.get(at))
     }
 
     /// A record.
-    pub(crate) fn get(&self, at: usize) -> Record {
+    #[must_use]
+    pub fn get(&self, at: usize) -> Record {
         let (device, file) = self.objects[self.object(at)];
         Record {
             time: self.time.get(at),
@@ -268,12 +211,20 @@ impl Kept {
     }
 
     /// All of them.
-    pub(crate) fn records(&self) -> impl Iterator<Item = Record> + '_ {
+    pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
         (0..self.len).map(|at| self.get(at))
     }
 
+    /// The numbers of the records in order of time, of those of one time in their own.
+    pub fn in_order_of_time(&self) -> impl Iterator<Item = usize> + use<> {
+        let mut order: Vec<u32> = (0..u32::try_from(self.len).expect("fewer than 2^32 records")).collect();
+        order.sort_by_key(|&at| self.time(at as usize));
+        order.into_iter().map(|at| at as usize)
+    }
+
     /// The devices of which some request moves a byte, in the order in which these first appear.
-    pub(crate) fn moving(&self) -> Vec<Name> {
+    #[must_use]
+    pub fn moving(&self) -> Vec<Name> {
         let mut seen = vec![false; self.objects.len()];
         let mut devices: Vec<Name> = Vec::new();
         for at in (0..self.len).filter(|&at| self.bytes.get(at) > 0) {
@@ -288,7 +239,8 @@ impl Kept {
     }
 
     /// The devices, in the order in which they first appear.
-    pub(crate) fn devices(&self) -> Vec<Name> {
+    #[must_use]
+    pub fn devices(&self) -> Vec<Name> {
         let mut devices: Vec<Name> = Vec::new();
         for &(device, _) in &self.objects {
             if !devices.contains(&device) {
@@ -299,7 +251,8 @@ impl Kept {
     }
 
     /// As a list of records again.
-    pub(crate) fn to_trace(&self) -> Trace {
+    #[must_use]
+    pub fn to_trace(&self) -> Trace {
         Trace {
             names: self.names.clone(),
             file_sizes: self.file_sizes.clone(),
@@ -347,11 +300,11 @@ mod tests {
     }
 
     #[test]
-    fn a_read_of_a_disk_takes_some_twenty_bytes() {
+    fn a_read_of_a_disk_takes_a_dozen_bytes() {
         let mut kept = Kept::default();
         let of = |at: u64| Record {
             time: Some(Nanos(at * 200_000)),
-            took: Some(Nanos(5_000_000)),
+            took: Some(Nanos(5_000_000 + at * 77_777 % 200_000)),
             process: Name(at as u32 % 8),
             offset: at * 77_777 % (1 << 22) * 4_096,
             bytes: 4_096,
@@ -359,13 +312,13 @@ mod tests {
         };
         (0..100_000).for_each(|at| kept.take(&[of(at)]));
         let columns = [
-            &kept.time.0,
-            &kept.took.0,
+            &kept.time.column,
+            &kept.took.column,
             &kept.process,
             &kept.object,
             &kept.offset.column,
             &kept.bytes.column,
         ];
-        assert_eq!(columns.map(|column| column.bytes() / 100_000), [8, 4, 2, 2, 4, 2]);
+        assert_eq!(columns.map(|column| column.held() / 100_000), [2, 3, 1, 0, 4, 0]);
     }
 }
