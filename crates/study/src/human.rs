@@ -38,6 +38,40 @@ pub fn duration(ns: f64) -> String {
     }
 }
 
+/// Text in which exact times and sizes of four digits and more stand as people read them: `13292us` as `13.3 ms`.
+pub fn readable(text: &str) -> String {
+    let mut readable = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (before, from) = rest.split_at(start);
+        readable.push_str(before);
+        let word = from.len() - from.trim_start_matches(|c: char| c.is_ascii_alphanumeric()).len();
+        let (word, after) = from.split_at(word);
+        let in_a_word = before.ends_with(|c: char| c.is_alphanumeric() || c == '.');
+        match exact(word).filter(|_| !in_a_word) {
+            Some(shown) => readable.push_str(&shown),
+            None => readable.push_str(word),
+        }
+        rest = after;
+    }
+    readable + rest
+}
+
+/// A number of four digits or more with a unit of its own, as people read it.
+fn exact(word: &str) -> Option<String> {
+    let digits = word.len() - word.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = word.split_at(digits);
+    let number = float(number.parse().ok().filter(|_| digits >= 4)?);
+    match unit {
+        "ns" => Some(duration(number)),
+        "us" => Some(duration(number * 1e3)),
+        "ms" => Some(duration(number * 1e6)),
+        "KiB" => Some(bytes(number * 1024.0)),
+        "MiB" => Some(bytes(number * 1024.0 * 1024.0)),
+        _ => None,
+    }
+}
+
 /// Nanoseconds for the tick of an axis: no needless digits.
 pub fn tick(ns: f64) -> String {
     let text = duration(ns);
@@ -106,6 +140,20 @@ mod tests {
         assert_eq!(duration(4_210_000.0), "4.21 ms");
         assert_eq!(duration(200e9), "3 min 20 s");
         assert_eq!(duration(7260e9), "2 h 01 min");
+    }
+
+    #[test]
+    fn exact_times_and_sizes_are_shown_as_people_read_them_and_all_else_stays() {
+        assert_eq!(readable("13292us"), "13.3 ms");
+        assert_eq!(
+            readable("(24690us for a switch and 4·R), 53688KiB"),
+            "(24.7 ms for a switch and 4·R), 52.4 MiB"
+        );
+        for same in
+            ["250us", "128 KiB to 8 MiB", "37 streams", "1s", "raid5:5x1024x", "N = 12345", "a1234us", ""]
+        {
+            assert_eq!(readable(same), same);
+        }
     }
 
     #[test]

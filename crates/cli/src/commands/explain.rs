@@ -4,7 +4,9 @@
 use crate::error::CliError;
 use crate::ui::Ui;
 use clap::Args;
+use forerun_core::registry::Explained;
 use forerun_study::fit::flowing;
+use forerun_study::human;
 use forerun_study::options::{self, SetupArgs};
 use forerun_study::plan;
 use forerun_study::table::Align;
@@ -90,7 +92,7 @@ pub(crate) fn explain(args: &ExplainArgs, ui: &Ui) -> Result<(), CliError> {
         });
     }
     let header = [("number", Align::Left), ("value", Align::Right), ("because", Align::Left)];
-    let rows: Vec<Vec<String>> =
-        explained.into_iter().map(|e| vec![e.name.to_owned(), e.value, e.why]).collect();
+    let row = |e: Explained| vec![e.name.to_owned(), human::readable(&e.value), human::readable(&e.why)];
+    let rows: Vec<Vec<String>> = explained.into_iter().map(row).collect();
     ui.print(&(flowing(&header, &rows, ui.columns).join("\n") + "\n"))
 }

@@ -56,11 +56,14 @@ fn every_subcommand_teaches_with_an_example() {
 
 #[test]
 fn explain_shows_the_numbers_of_a_run_and_refuses_what_does_not_fit() {
-    let text =
-        output(&["explain", "streams(N=7)", "--device", "wd-7200", "--cache", "128M", "--streams", "64"]);
+    let line = ["explain", "streams(N=7)", "--device", "wd-7200", "--cache", "128M", "--streams", "64"];
+    let text = output(&line);
     for word in ["R ", "as given", "N = 7 with 64 streams", "one for each disk"] {
         assert!(text.contains(word), "{word}: {text}");
     }
+    assert!(text.contains("13.3 ms") && !text.contains("us "), "as people read it: {text}");
+    let exact = output(&[&line[..], &["--json"]].concat());
+    assert!(exact.contains("\"13292us\""), "as it is: {exact}");
     let text = output(&["explain", "cadence(rate=256KiB)", "--cache", "128M", "--json"]);
     assert!(text.contains("\"served\""), "{text}");
     forerun(&["explain", "streams(R=1MiB,N=128)", "--cache", "16M"]).assert().code(2);
