@@ -131,16 +131,32 @@ impl Study {
         if let Some((name, _)) = self.fixed.iter().find(|(name, _)| axes().any(|axis| axis == name)) {
             return Err(StudyError::usage(name, "is in [fixed] and in [matrix]", "say it once"));
         }
-        for (name, _) in self.exclude.iter().flatten() {
-            if !axes().any(|axis| axis == name) {
-                let what = format!("[[exclude]] names {name}, which is no axis of [matrix]");
-                return Err(StudyError::usage(name, what, "only axes can be excluded"));
-            }
-        }
+        self.check_excluded()?;
         let cells = self.axes.iter().try_fold(1_usize, |cells, (_, words)| cells.checked_mul(words.len()));
         if cells.is_none_or(|cells| cells > CELLS_MAX) {
             let what = format!("has more than {CELLS_MAX} cells");
             return Err(StudyError::usage("matrix", what, "make several studies of it"));
+        }
+        Ok(())
+    }
+
+    /// What is left out must be there: an axis of the matrix, and a value on it.
+    fn check_excluded(&self) -> Result<(), StudyError> {
+        for (number, left_out) in self.exclude.iter().enumerate() {
+            for (name, word) in left_out {
+                let Some((_, words)) = self.axes.iter().find(|(axis, _)| axis == name) else {
+                    let what = format!("[[exclude]] names {name}, which is no axis of [matrix]");
+                    return Err(StudyError::usage(name, what, "only axes can be excluded"));
+                };
+                if !words.contains(word) {
+                    let line = line_of_excluded(&self.text, number, name);
+                    let place =
+                        line.map_or_else(|| name.clone(), |line| format!("line {line}: [[exclude]]: {name}"));
+                    let near = did_you_mean(nearest(word, words.iter().map(String::as_str)));
+                    let what = format!("{word} is not on this axis of [matrix]{near}");
+                    return Err(StudyError::usage(&place, what, &format!("it has {}", words.join(", "))));
+                }
+            }
         }
         Ok(())
     }
@@ -239,6 +255,14 @@ fn placed(file: &str, text: &str, problem: StudyError) -> StudyError {
     let line = [key.to_owned(), key.replace('-', "_")].iter().find_map(|key| line_of(text, key));
     let line = line.map_or_else(String::new, |line| format!("line {line}: "));
     StudyError { place: format!("{file}: {line}{}", problem.place), ..problem }
+}
+
+/// The line of a key, in the table of this number from 0 of those that are left out; none where they are written as a list.
+fn line_of_excluded(text: &str, number: usize, key: &str) -> Option<usize> {
+    let heads = text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("[[exclude]]"));
+    let (head, _) = { heads }.nth(number)?;
+    let below: String = text.lines().skip(head + 1).map(|line| line.to_owned() + "\n").collect();
+    line_of(&below, key).map(|line| head + 1 + line)
 }
 
 fn table(file: &mut Table, key: &str) -> Result<Table, StudyError> {
@@ -364,6 +388,11 @@ mod tests {
             ("[matrix]\ninput=['x']\nscheme=['none']\n", "device: is missing"),
             ("[fixed]\ndevice='nvme'\ninput='x'\n[matrix]\nscheme='none'\n", "scheme: must be a list"),
             ("[fixed]\ndevice='nvme'\ninput='x'\nscheme='none'\n[[exclude]]\nseed=1\n", "which is no axis"),
+            (
+                "[fixed]\ndevice='nvme'\ninput='x'\n[matrix]\nscheme=['none','asp']\nseed=[1]\n[[exclude]]\nseed=1\n\
+                 [[exclude]]\nseed=1\nscheme='aps'\n",
+                "line 11: [[exclude]]: scheme: aps is not on this axis of [matrix]; did you mean `asp`? (it has none, asp)",
+            ),
             ("[fixed]\ndevice='nvme'\ninput='x'\nscheme='none'\n[matrx]\n", "no study has this key"),
             ("[fixed]\ndevice='nvme'\ninput='x'\n[matrix]\nscheme=['none','none']\n", "has none twice"),
         ] {
