@@ -8,6 +8,7 @@ use crate::{flips, plan};
 use forerun_sim::own::Own;
 use forerun_sim::report::{Comparison, RunReport};
 use forerun_sim::spec::RunSpec;
+use std::path::{Path, PathBuf};
 
 /// What is to be compared.
 #[derive(Clone, Debug)]
@@ -46,6 +47,7 @@ impl Asked {
     /// # Errors
     /// See [`StudyError`].
     pub fn plan(&self, own: &[Own]) -> Result<Planned, StudyError> {
+        named_once(&self.inputs)?;
         let assumed = self.setup.assumed(&self.inputs);
         let schemes = match self.schemes.as_slice() {
             [] => plan::sensible(&self.inputs, &assumed, self.setup.skip_bad),
@@ -54,6 +56,32 @@ impl Asked {
         let specs = plan::specs(&self.inputs, &schemes, &self.setup, &assumed, self.bounds, own)?;
         Ok(Planned { specs, assumed: Some(assumed) })
     }
+}
+
+/// Refuses an input that is named twice, by whatever path: its rows would stand there twice, and look like those of two.
+fn named_once(inputs: &[String]) -> Result<(), StudyError> {
+    let files: Vec<Option<PathBuf>> =
+        inputs.iter().map(|input| Path::new(input).canonicalize().ok()).collect();
+    for (at, input) in inputs.iter().enumerate() {
+        let same =
+            |&before: &usize| inputs[before] == *input || (files[at].is_some() && files[before] == files[at]);
+        if let Some(before) = (0..at).find(same) {
+            let what = match &inputs[before] {
+                before if before == input => {
+                    "is named twice, and each of its runs would stand there twice".into()
+                }
+                before => {
+                    format!("is the same file as {before}, and each of its runs would stand there twice")
+                }
+            };
+            return Err(StudyError::usage(
+                input,
+                what,
+                "name each input once; --repeat reads one several times",
+            ));
+        }
+    }
+    Ok(())
 }
 
 impl Planned {
@@ -103,5 +131,25 @@ impl Planned {
         self.check()?;
         let runs = run_all(&self.specs, threads, brought, watch)?;
         self.outcome(runs, threads, brought, watch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_is_named_once_by_whatever_path() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        std::fs::write(path("a"), "1").expect("written");
+        std::fs::write(path("b"), "1").expect("written");
+        let told = |inputs: &[String]| named_once(inputs).expect_err("twice").to_string();
+        named_once(&[path("a"), path("b"), "random:size=1GiB".into(), "forward:size=1GiB".into()])
+            .expect("four inputs, two of them alike");
+        assert!(told(&[path("a"), path("b"), path("a")]).contains("a: is named twice"));
+        assert!(told(&["random:size=1GiB".into(), "random:size=1GiB".into()]).contains("is named twice"));
+        let said = told(&[path("a"), path("./a")]);
+        assert!(said.contains(&format!("is the same file as {}", path("a"))), "{said}");
     }
 }
