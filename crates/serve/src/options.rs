@@ -349,11 +349,22 @@ impl Options {
         crate::memory::bound(&caches, &held_back, self.connections.saturating_sub(CONNECTIONS_DEFAULT))
     }
 
+    /// Refuses more clients than can be served at once.
+    pub(crate) fn check_connections(&self) -> Result<(), ServeError> {
+        if (1..=CONNECTIONS_MAX).contains(&self.connections) {
+            return Ok(());
+        }
+        let why = format!("1 to {CONNECTIONS_MAX} clients can be served at once");
+        Err(ServeError::option("--connections", why))
+    }
+
     /// Refuses caches that do not fit into memory together. A server asks it for itself when it is made.
     ///
     /// # Errors
-    /// [`ServeError::Option`] with both sizes.
+    /// [`ServeError::Option`] with both sizes, or with the number of connections: beyond the most that are served it is their memory that
+    /// would not fit.
     pub fn check_memory(&self) -> Result<(), ServeError> {
+        self.check_connections()?;
         crate::memory::check(self.memory_bound())
     }
 

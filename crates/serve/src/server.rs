@@ -283,10 +283,7 @@ impl Server {
     /// # Errors
     /// As [`Server::bind`] would.
     pub fn check(options: &Options) -> Result<(), ServeError> {
-        if !(1..=crate::options::CONNECTIONS_MAX).contains(&options.connections) {
-            let why = format!("1 to {} clients can be served at once", crate::options::CONNECTIONS_MAX);
-            return Err(ServeError::option("--connections", why));
-        }
+        options.check_connections()?;
         accept::check_paths(options)?;
         open::check_exports(&options.exports)?;
         let count = options.exports.len();

@@ -148,6 +148,9 @@ fn options_that_do_not_fit_are_refused_with_their_place() {
         assert!(said.contains(option), "{said}");
     }
     output(&["config", "show", "--scheme", "linux-6"]);
+    let image = write(&folder.join("few.img"), &"x".repeat(4096));
+    let said = fails(&["serve", "--over", &image, "--connections", "4000000000"], 2);
+    assert!(said.contains("--connections: 1 to 512 clients"), "not what they would take: {said}");
     let said = fails(&["serve"], 2);
     assert!(said.contains("nothing to serve") && said.contains("--over"), "{said}");
     let over = folder.join("a.img").display().to_string();
