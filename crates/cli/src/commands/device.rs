@@ -82,7 +82,8 @@ pub(crate) struct ValidateArgs {
     preset: String,
     /// Measured trace
     trace: PathBuf,
-    /// The drive's own cache in place of the preset's: off, or SEGMENTSxSIZE as in 16x512KiB
+    /// The drive's own cache in place of the preset's: off, or SEGMENTSxSIZE as in 16x512KiB; `,fill` behind it: a miss fills its
+    /// segment even if a command waits
     #[arg(long, value_name = "CACHE")]
     drive_cache: Option<DriveCache>,
     /// Whether a write ends in the drive's cache [default: as the preset says]
