@@ -483,6 +483,7 @@ impl Policy for Recall {
         let mut gauge = |name, value: u64| out.push((name, value as f64));
         gauge("recall_runs", self.log.len() as u64);
         gauge("recall_bytes", self.log.bytes());
+        gauge("recall_bytes_max", self.log.bytes_max());
         gauge("recall_ways", self.proven);
         gauge("recall_wished_runs", self.wished_runs);
         gauge("recall_used_runs", self.used_runs);

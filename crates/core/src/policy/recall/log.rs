@@ -136,6 +136,10 @@ impl Log {
         let frames = self.frames.capacity() * size_of::<Frame>();
         (heads + frames) as u64 + self.index.bytes()
     }
+    /// The most that they may ever take.
+    pub(super) const fn bytes_max(&self) -> u64 {
+        self.max as u64 * SEGMENT_BYTES + self.index.bytes()
+    }
     /// The runs of a segment, if it is still there.
     fn frame(&self, segment: Segment) -> Option<&Frame> {
         self.heads.get(segment.place as usize).filter(|head| head.number == segment.number)?;
