@@ -521,6 +521,22 @@ mod tests {
     }
 
     #[test]
+    fn what_it_remembers_is_shown_beside_its_most() {
+        let mut rig = rig();
+        let shown = |rig: &mut Rig<Recall>| {
+            let mut out = Vec::new();
+            rig.policy().gauges(&mut out);
+            ["recall_runs", "recall_bytes", "recall_bytes_max"]
+                .map(|name| out.iter().find(|gauge| gauge.0 == name).expect(name).1 as u64)
+        };
+        let [runs, before, most] = shown(&mut rig);
+        pass(&mut rig, 1);
+        let [after, bytes, still] = shown(&mut rig);
+        assert!((runs, most) == (0, still) && after >= WAY.len() as u64 - 1, "{runs} and {after} runs");
+        assert!(before < bytes && bytes <= most && most <= 4_096, "{before}, {bytes} of {most}");
+    }
+
+    #[test]
     fn a_way_that_was_gone_before_is_read_ahead_once_it_is_proven() {
         let mut rig = rig();
         let first = pass(&mut rig, 1);
