@@ -33,6 +33,7 @@ impl Sizes {
         self.column.push(bytes / self.unit);
     }
 
+    #[inline]
     fn get(&self, at: usize) -> u64 {
         self.column.get(at) * self.unit
     }
@@ -65,6 +66,7 @@ impl Times {
         self.column.push(time.map_or(0, |time| (time.0 / self.unit).saturating_add(1)));
     }
 
+    #[inline]
     fn get(&self, at: usize) -> Option<Nanos> {
         self.column.get(at).checked_sub(1).map(|time| Nanos(time * self.unit))
     }
@@ -164,6 +166,7 @@ impl Kept {
 
     /// The object of a record.
     #[must_use]
+    #[inline]
     pub fn object(&self, at: usize) -> usize {
         // As it was numbered.
         self.object.get(at) as usize
@@ -171,18 +174,21 @@ impl Kept {
 
     /// Its time.
     #[must_use]
+    #[inline]
     pub fn time(&self, at: usize) -> Option<Nanos> {
         self.time.get(at)
     }
 
     /// How long it took.
     #[must_use]
+    #[inline]
     pub fn took(&self, at: usize) -> Option<Nanos> {
         self.took.get(at)
     }
 
     /// Its process.
     #[must_use]
+    #[inline]
     pub fn process(&self, at: usize) -> Name {
         // It was one when it was taken.
         Name(self.process.get(at) as u32)
@@ -190,12 +196,14 @@ impl Kept {
 
     /// Its first byte on the device or in the file, and its length.
     #[must_use]
+    #[inline]
     pub fn range(&self, at: usize) -> (u64, u64) {
         (self.offset.get(at), self.bytes.get(at))
     }
 
     /// A record.
     #[must_use]
+    #[inline]
     pub fn get(&self, at: usize) -> Record {
         let (device, file) = self.objects[self.object(at)];
         Record {

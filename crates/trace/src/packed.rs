@@ -75,6 +75,7 @@ impl Packed {
 
     /// How many there are.
     #[must_use]
+    #[inline]
     pub fn len(&self) -> usize {
         self.groups.len() * GROUP + self.last.len()
     }
@@ -139,6 +140,7 @@ impl Bits {
 
     /// Whether it is set.
     #[must_use]
+    #[inline]
     pub fn has(&self, at: usize) -> bool {
         self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
     }

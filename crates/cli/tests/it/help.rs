@@ -71,6 +71,14 @@ fn explain_shows_the_numbers_of_a_run_and_refuses_what_does_not_fit() {
 }
 
 #[test]
+fn what_a_drives_cache_may_be_is_said_wherever_it_may_be_given() {
+    for command in [["sim"].as_slice(), &["compare"], &["device", "validate"]] {
+        let text = output(&[command, &["--help"]].concat());
+        assert!(text.contains("`,fill`"), "{command:?}: {text}");
+    }
+}
+
+#[test]
 fn the_first_page_names_every_subcommand_and_the_exit_codes() {
     let text = output(&["--help"]);
     for words in SUBCOMMANDS {

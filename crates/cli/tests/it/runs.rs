@@ -102,6 +102,12 @@ fn schemes(report: &Value) -> Vec<&str> {
 }
 
 #[test]
+fn an_input_that_is_named_twice_is_refused() {
+    let said = fails(&["compare", SMALL, SMALL, "--scheme", "asp"], 2);
+    assert!(said.contains("is named twice") && said.contains("name each input once"), "{said}");
+}
+
+#[test]
 fn json_has_every_promised_field_and_the_asked_order() {
     let report = json(&words(&compare(&["--json"])));
     assert_eq!(schemes(&report), ["none", "bound", "oracle", "auto", "asp", "strip"]);

@@ -19,6 +19,19 @@ fn whoever_has_seen_enough_of_a_trace_ends_it_quietly() {
 }
 
 #[test]
+fn a_line_of_a_trace_that_was_cut_is_told_with_its_number_and_what_to_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("t.csv").display().to_string();
+    let heading = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime";
+    std::fs::write(&path, format!("{heading}\n1,h,0,Read,0,4096,5\n2,h,0,Read,4096,40\n")).expect("written");
+    for command in ["info", "patterns"] {
+        let said = fails(&["trace", command, &path], 1);
+        assert!(said.contains("line 3 (msr): expected 7 fields") && said.contains("--skip-bad"), "{said}");
+    }
+    output(&["trace", "info", &path, "--skip-bad"]);
+}
+
+#[test]
 fn numbers_that_nothing_says_the_unit_of_are_told_for_what_they_were_taken() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("mine.txt").display().to_string();
