@@ -85,7 +85,9 @@ fn a_dry_run_counts_the_cells_and_a_mistake_is_told_with_its_key() {
     std::fs::write(study, &excluded).expect("written");
     let line = excluded.lines().count();
     let said = fails(&["sweep", study], 2);
-    let expected = format!("study.toml: line {line}: [[exclude]]: scheme: nonne is not on this axis of [matrix]; did you mean `none`?");
+    let expected = format!(
+        "study.toml: line {line}: [[exclude]]: scheme: nonne is not on this axis of [matrix]; did you mean `none`?"
+    );
     assert!(said.contains(&expected) && said.contains("it has none"), "{said}");
     std::fs::write(study, STUDY.replace("device", "divice")).expect("written");
     let said = fails(&["sweep", study], 2);
