@@ -46,7 +46,7 @@ impl<'a> Fields<'a> {
         if self.count < least { Err(Fault::new(expected, line)) } else { Ok(self) }
     }
     /// As many fields as the heading line has columns, else a fault: the line was cut.
-    pub(crate) fn as_headed(self, columns: usize, line: &str) -> Result<Self, Fault> {
+    pub(crate) fn at_least_headed(self, columns: usize, line: &str) -> Result<Self, Fault> {
         if self.count >= columns {
             return Ok(self);
         }

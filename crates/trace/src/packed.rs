@@ -60,16 +60,22 @@ impl Packed {
     }
 
     fn seal(&mut self) {
-        let (least, most) =
-            self.last.iter().fold((u64::MAX, 0), |(least, most), &v| (v.min(least), v.max(most)));
+        let (mut least, mut most) = (u64::MAX, 0);
+        for &value in &self.last {
+            least = if value < least { value } else { least };
+            most = if value > most { value } else { most };
+        }
         // At most 8.
         let width = (u64::BITS - (most - least).leading_zeros()).div_ceil(8) as u8;
         let start = self.bytes.len() - WORD;
-        self.bytes.truncate(start);
-        for value in self.last.drain(..) {
-            self.bytes.extend_from_slice(&(value - least).to_le_bytes()[..width.into()]);
+        self.bytes.resize(start + GROUP * usize::from(width) + WORD, 0);
+        let mut from = start;
+        for &value in &self.last {
+            // A whole word each: the next one begins within the nothing above it.
+            self.bytes[from..from + WORD].copy_from_slice(&(value - least).to_le_bytes());
+            from += usize::from(width);
         }
-        self.bytes.extend_from_slice(&[0; WORD]);
+        self.last.clear();
         self.groups.push(Group { least, start, width });
     }
 

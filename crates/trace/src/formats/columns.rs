@@ -104,7 +104,7 @@ impl LineReader for Reader {
         }
         // Words of a heading may have blanks in them, and of several lines the first is a title.
         let headed = self.mapping.separator != Separator::Blanks && self.mapping.header_lines == 1;
-        let fields = if headed { fields.as_headed(self.headings.len(), line)? } else { fields };
+        let fields = if headed { fields.at_least_headed(self.headings.len(), line)? } else { fields };
         let offset = self.bytes(&self.mapping.offset, &fields, "offset")?;
         let bytes = match &self.mapping.length {
             Length::Constant(bytes) => *bytes,

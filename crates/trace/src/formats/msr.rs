@@ -28,7 +28,7 @@ impl LineReader for Reader {
             return Ok(());
         }
         let fields =
-            Fields::separated(line, ',').at_least(6, EXPECTED, line)?.as_headed(self.columns, line)?;
+            Fields::separated(line, ',').at_least(6, EXPECTED, line)?.at_least_headed(self.columns, line)?;
         let time = field::time(fields.get(0), TimeUnit::Ticks100.nanos(), "a Windows file time")?;
         field::uint(fields.get(2), "a disk number")?;
         let op = field::op(fields.get(3))?;
