@@ -26,7 +26,7 @@ CUTS ?= 200
 # Kills of `make test-ublk`, half of them over write-back.
 KILLS ?= 20
 
-.PHONY: help deps build demo test lint fmt docs tidy test-arrays test-ublk test-watch-kernels deny fuzz miri prove bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary power-cuts crash-table bench-serve bench-ublk bench-write-back-md bench-flood bench-policies bench-streams bench-watch bench-watch-foretell bench-watch-charge bench-watch-costs bench-device bench-advise bench-fadvise bench-manifest compare-kernel figure-live matrix matrix-quick matrix-cells
+.PHONY: help deps build demo test lint fmt docs tidy test-arrays test-ublk test-watch-kernels deny fuzz miri prove bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary power-cuts crash-table bench-serve bench-ublk bench-write-back-md bench-flood bench-policies bench-streams bench-watch bench-watch-table bench-watch-foretell bench-watch-charge bench-watch-costs bench-device bench-advise bench-fadvise bench-manifest compare-kernel figure-live matrix matrix-quick matrix-cells
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -134,6 +134,11 @@ bench-watch: build ## What watch and load earn on emulated devices: second runs,
 	@scripts/bench-watch-all.py | tee $(OUT)/bench/watch-all.txt
 	@scripts/bench-watch-first.py | tee $(OUT)/bench/watch-first.txt
 
+bench-watch-table: build ## Whole programs under each way of reading ahead, on ext4 (fresh and aged), xfs and btrfs, with means (root, Linux 6.12; an hour)
+	@scripts/install-deps.sh clients
+	@mkdir -p $(OUT)/bench
+	@scripts/bench-watch-table.py --models ssd,cloud --systems ext4,aged,xfs,btrfs | tee $(OUT)/bench/watch-table.txt
+
 bench-watch-costs: build ## What watch costs a cached read, events that it takes a second and how late it comes (root, Linux 6.18; some minutes)
 	cargo build --release --locked -p forerun-rig --bins --example cached_reads
 	@mkdir -p $(OUT)/bench
@@ -184,6 +189,7 @@ reproduce: build ## Every figure of the papers that runs in virtual time: tables
 	target/release/forerun reproduce asp --demo-trace $(firstword $(wildcard traces/demo.*)) --csv $(OUT)/asp.csv --html $(OUT)/asp.html
 	target/release/forerun reproduce rpp --csv $(OUT)/rpp.csv --html $(OUT)/rpp.html
 	target/release/forerun reproduce streams --csv $(OUT)/streams.csv --html $(OUT)/streams.html
+	target/release/forerun reproduce flashy $(addprefix --traces ,$(wildcard ../shared/traces)) --csv $(OUT)/flashy.csv --html $(OUT)/flashy.html
 
 matrix: build ## All schemes over inputs, arrays, devices, cache sizes and modes (docs/figures/matrix-all.*); goes on where it was broken off
 	python3 scripts/matrix.py --write --causes $(MATRIX)

@@ -6,7 +6,7 @@
 As root, on Linux 6.18. For each row a reader runs from cold on a device of the rig, alone and beside the daemon, in turns; the daemon
 is confined to the rig's file system (--only), and nothing else of the machine is touched. Medians. *bytes* is what the device moved
 compared with alone, *moved* the same in MB, *CPU* the seconds of the daemon in a run, *kept* the windows that paid, *neighbour* how long single
-random reads of another file waited, median and slowest twentieth.
+random reads of another file waited, median and slowest twentieth, and how many there were in 1.5 s (8 on `hdd`), *program s* what the program beside it took.
 """
 import os
 import shutil
@@ -74,33 +74,39 @@ def measure(rig, forerun, rounds, state):
     rig.set_window(128)
 
 
-def neighbour(rig, forerun, rounds, state, seconds=1.5):
-    """How long random reads of another file wait: alone, and beside a replay of the large one."""
-    other = str(rig.mount / "other")
-    program = ["dd", f"if={rig.mount}/big", "of=/dev/null", "bs=64K", "status=none"]
+def neighbour(rig, forerun, rounds, state):
+    """How long random reads of another file wait and how many there are in a time: alone, beside a program, and beside its replay."""
+    other, seconds = str(rig.mount / "other"), 8 if rig.model == "hdd" else 1.5
+    # On a disk that turns one that goes to and fro, and would for long.
+    name, program = "dd", ["dd", f"if={rig.mount}/big", "of=/dev/null", "bs=64K", "status=none"]
+    if rig.model == "hdd":
+        name, program = "8 readers", ["python3", "-c", bench_rig.EIGHT, str(rig.mount / "big")]
     shutil.rmtree(state, ignore_errors=True)
     subprocess.run([str(forerun), "watch", "--state", str(state), "--quiet", "--", *program], check=True, capture_output=True)
-    found = {"alone": [], "beside dd": [], "beside its replay": []}
+    found = {"alone": [], f"beside {name}": [], "beside its replay": []}
     for _ in range(rounds):
         for way in found:
             rig.cold()
             watch = Daemon(forerun, rig.mount, state) if way == "beside its replay" else None
             reader = subprocess.Popen(["python3", "-c", bench_rig.NEIGHBOUR, other, str(seconds)], stdout=subprocess.PIPE, text=True)
             busy = subprocess.Popen(program) if way != "alone" else None
-            median, slow, _ = map(float, reader.communicate()[0].split())
-            found[way].append((median, slow))
+            begun, took = time.monotonic(), 0
             if busy:
                 busy.wait()
+                took = time.monotonic() - begun
+            median, slow, count = map(float, reader.communicate()[0].split())
+            found[way].append((median, slow, count, took))
             if watch:
                 watch.end()
     shutil.rmtree(state, ignore_errors=True)
-    return [{"model": rig.model, "work": way, "median": f"{statistics.median(m for m, _ in all_of):.0f}",
-             "95%": f"{statistics.median(s for _, s in all_of):.0f}"} for way, all_of in found.items()]
+    middle = lambda all_of, at: statistics.median(one[at] for one in all_of)
+    return [{"model": rig.model, "work": way, "median": f"{middle(all_of, 0):.0f}", "95%": f"{middle(all_of, 1):.0f}", "reads": f"{middle(all_of, 2):.0f}",
+             "program s": f"{middle(all_of, 3):.2f}" if middle(all_of, 3) else "–"} for way, all_of in found.items()]
 
 
 def main():
     said = bench_rig.options("measures forerun watch of all programs on emulated devices (root, Linux 6.18)", models="net,hdd,ssd,cloud",
-                             neighbours=("ssd,cloud", "models on which a neighbour's waits are measured"), rounds=3,
+                             neighbours=("ssd,cloud,hdd", "models on which a neighbour's waits are measured"), rounds=3,
                              big=(128, "MiB of the large file"), vast=(1024, "MiB of the file that is mapped and read by chance"))
     loads, waits = [os.getloadavg()[0]], []
     with bench_rig.work_folder("bench-watch-all") as work:

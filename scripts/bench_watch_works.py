@@ -16,7 +16,7 @@ _spec = importlib.util.spec_from_file_location("bench_watch", pathlib.Path(__fil
 second = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(second)
 
-NAMES = ["git grep (clone)", "Python imports", "rustc", "PostgreSQL index", "PostgreSQL TPC-H", "mapped model, half", "PostMark", "large file", "web search", "all at once"]
+NAMES = ["git grep (clone)", "Python imports", "rustc", "PostgreSQL index", "PostgreSQL TPC-H", "mapped model in half", "PostMark", "large file", "web search", "all at once"]
 MODEL_MIB = 192
 BIG_MIB = 256
 
@@ -98,10 +98,10 @@ def make(mount, wanted):
     second.make_files(mount, 4000, BIG_MIB, lambda name: name in NAMES and is_wanted(name))
     if is_wanted("PostgreSQL TPC-H") and second.postgres():
         second.make_database(mount / "tpch", TPCH, TPCH_QUERIES)
-    if is_wanted("mapped model, half"):
+    if is_wanted("mapped model in half"):
         bench_rig.fill(mount / "model", MODEL_MIB, seed=4)
     if is_wanted("PostMark"):
-        bench_rig.make_tree(mount / "mail", 3000)
+        bench_rig.make_tree(mount / "mail", 6000)
     for name, text in (("mapped.py", MAPPED), ("postmark.py", POSTMARK), ("search.py", SEARCH)):
         (mount / name).write_text(text)
     run("sync")
@@ -112,12 +112,12 @@ def make(mount, wanted):
 def _works(mount):
     known = {name: Work(name, folder, list(map(str, words))) for name, folder, words, _ in second.cases(mount)}
     python = lambda text, *words: ["python3", f"{mount}/{text}", *words]
-    postmark, large, search = python("postmark.py", f"{mount}/mail", "1500"), python("read.py", f"{mount}/big"), python("search.py", f"{mount}/big", "700")
+    postmark, large, search = python("postmark.py", f"{mount}/mail", "6000"), python("read.py", f"{mount}/big"), python("search.py", f"{mount}/big", "3000")
     several = " & ".join(shlex.join(words) for words in (known["Python imports"].words, postmark, large, search))
     return [
         known["git grep (clone)"], known["Python imports"], known["rustc"], known["PostgreSQL index"],
         Work("PostgreSQL TPC-H", mount / "tpch", second.server_words(mount / "tpch"), of_slides=True),
-        Work("mapped model, half", mount, python("mapped.py", f"{mount}/model"), limit=MODEL_MIB << 19),
+        Work("mapped model in half", mount, python("mapped.py", f"{mount}/model"), limit=MODEL_MIB << 19),
         Work("PostMark", mount, postmark, of_slides=True), Work("large file", mount, large, of_slides=True), Work("web search", mount, search, of_slides=True),
         Work("all at once", mount, ["sh", "-c", f"{several} & wait"]),
     ]
