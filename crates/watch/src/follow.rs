@@ -27,7 +27,7 @@ use crate::store::Store;
 use crate::touches::Points;
 use crate::volumes::Volumes;
 pub use crate::worth::Decision;
-use crate::{attached, crew, names, snapshot, sys, touches, worth};
+use crate::{attached, crew, names, snapshot, subvolume, sys, touches, worth};
 use forerun_core::registry::SchemeSpec;
 use forerun_manifest::{File, FileSystem, History, Key, Manifest, Run, Timed, Times, run};
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,6 +51,8 @@ const PROCESS_MAX: Duration = Duration::from_secs(120);
 pub(crate) const PATTERNS: &str = "stride";
 /// Of a command that was in memory, one run in so many is watched all the same: it may want something new.
 const HERE_AGAIN: u32 = 8;
+/// Files without a name are searched for where they are more than one in so many.
+const UNFOUND_ONE_IN: usize = 8;
 /// Folders in which a program is looked for at most.
 const PATH_MAX: usize = 256;
 
@@ -508,11 +510,18 @@ fn find_names(learner: &mut Learner) {
         return;
     }
     let mounts = names::Mounts::of_this_process();
-    let (numbered_anew, wanted): (BTreeSet<_>, BTreeSet<_>) =
+    let (mut numbered_anew, wanted): (BTreeSet<_>, BTreeSet<_>) =
         wanted.into_iter().partition(|file| learner.has_subvolumes(*file));
     let mut found = names::walk(&[], &wanted, &mounts);
     // What was just read is in memory, and its namesake in another subvolume is not.
-    found.extend(names::walk_subvolumes(&numbered_anew, &mounts, &snapshot::is_in_memory));
+    let all = numbered_anew.len();
+    let by_handle = subvolume::find(&numbered_anew, &mounts);
+    numbered_anew.retain(|file| !by_handle.contains_key(file));
+    found.extend(by_handle);
+    // A few that are nowhere are files that are no more: they are not worth a walk.
+    if numbered_anew.len() * UNFOUND_ONE_IN > all {
+        found.extend(names::walk_subvolumes(&numbered_anew, &mounts, &snapshot::is_in_memory));
+    }
     learner.name(found.into_iter().map(|(file, path)| (file, path.to_string_lossy().into_owned())));
 }
 

@@ -68,6 +68,7 @@ mod session;
 pub mod signals;
 pub mod snapshot;
 pub mod store;
+mod subvolume;
 mod sys;
 mod told;
 mod touches;

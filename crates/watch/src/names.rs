@@ -51,6 +51,8 @@ pub(crate) struct Mount {
     pub(crate) kind: String,
     /// By which `statx` names it.
     id: u64,
+    /// Number of the subvolume of a btrfs.
+    subvolume: Option<u64>,
 }
 
 /// The mounts of this process.
@@ -70,8 +72,11 @@ impl Mounts {
             let mut fields = fields.skip(1);
             let (major, minor) = fields.next()?.split_once(':')?;
             let at = unescaped(fields.nth(1)?).into();
-            let kind = line.split_once(" - ")?.1.split(' ').next()?.to_owned();
-            Some(Mount { major: major.parse().ok()?, minor: minor.parse().ok()?, at, kind, id })
+            let mut about = line.split_once(" - ")?.1.split(' ');
+            let kind = about.next()?.to_owned();
+            let mut options = about.nth(1).unwrap_or_default().split(',');
+            let subvolume = options.find_map(|option| option.strip_prefix("subvolid=")?.parse().ok());
+            Some(Mount { major: major.parse().ok()?, minor: minor.parse().ok()?, at, kind, id, subvolume })
         };
         Self(text.lines().filter_map(mount).collect())
     }
@@ -95,6 +100,12 @@ impl Mounts {
         mount.map_or(about.stx_dev_major == 0, |mount| {
             mount.kind.starts_with("fuse") || OTHERS.contains(&mount.kind.as_str())
         })
+    }
+
+    /// Numbers of the subvolumes of a device that are mounted, and one place of each.
+    pub(crate) fn subvolumes(&self, (major, minor): (u32, u32)) -> BTreeMap<u64, &Path> {
+        let of = |mount: &&Mount| (mount.major, mount.minor) == (major, minor);
+        self.0.iter().filter(of).filter_map(|mount| Some((mount.subvolume?, mount.at.as_path()))).collect()
     }
 
     /// Where a device is mounted.
@@ -301,11 +312,13 @@ mod tests {
     #[test]
     fn a_folder_belongs_to_the_innermost_mount() {
         let text = "22 1 254:0 / / rw - ext4 /dev/root rw\n\
-                    30 22 0:40 /sub /srv/a\\040b rw shared:1 - btrfs /dev/sdb rw\nbroken\n";
+                    30 22 0:40 /sub /srv/a\\040b rw shared:1 - btrfs /dev/sdb rw,space_cache=v2,subvolid=257,subvol=/sub\nbroken\n";
         let mounts = Mounts::parse(text);
         assert_eq!(mounts.device(Path::new("/srv/a b/c")), Some((0, 40)));
         assert_eq!(mounts.device(Path::new("/srv/a")), Some((254, 0)));
         assert_eq!(mounts.places(0, 40).collect::<Vec<_>>(), [Path::new("/srv/a b")]);
+        assert_eq!(mounts.subvolumes((0, 40)), BTreeMap::from([(257, Path::new("/srv/a b"))]));
+        assert!(mounts.subvolumes((254, 0)).is_empty());
     }
 
     #[test]

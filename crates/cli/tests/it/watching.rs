@@ -277,6 +277,34 @@ fn a_first_run_at_equal_distances_is_read_ahead_of_on_xfs_and_btrfs_too() {
 }
 
 #[test]
+fn a_file_of_a_subvolume_that_is_mounted_is_found_by_its_number_and_is_the_one_that_was_read() {
+    let Some(disk) = Disk::subvolumes() else { return skipped("needs root, a loop device and btrfs-progs") };
+    let (place, device) = (disk.folder.path().join("two").display().to_string(), disk.device.display());
+    std::fs::create_dir(&place).expect("room");
+    sh(&format!("mount -t btrfs -o noatime,subvol=two {device} {place}")).expect("it is there");
+    let mut made = Made::default();
+    made.and_then(format!("umount {place}"));
+    let (read, other) = (format!("{place}/b"), format!("{}/one/a", disk.mount));
+    for path in [&read, &other] {
+        std::fs::write(path, vec![7; 1 << 20]).expect("room");
+    }
+    sh(&format!("umount {place}")).expect("nobody uses it");
+    disk.cold();
+    sh(&format!("mount -t btrfs -o noatime,subvol=two {device} {place}")).expect("as before");
+    let state = disk.folder.path().join("state").display().to_string();
+    let done =
+        forerun(&["watch", "--quiet", "--state", &state, "--", "cat", &read]).output().expect("it runs");
+    if done.status.code() == Some(4) {
+        return skipped("needs the kernel's tracepoints");
+    }
+    let manifest = manifests(Path::new(&state)).pop().expect("one is kept").display().to_string();
+    let shown = json(&["manifest", "show", &manifest, "--json"]);
+    let files = shown["files"].as_array().expect("a list");
+    assert!(files.iter().any(|file| file["path"] == read.as_str()), "{shown}");
+    assert!(!files.iter().any(|file| file["path"] == other.as_str()), "{shown}");
+}
+
+#[test]
 fn files_of_one_number_in_two_subvolumes_are_told_apart() {
     let Some(disk) = Disk::subvolumes() else { return skipped("needs root, a loop device and btrfs-progs") };
     let (one, two) = (format!("{}/one/a", disk.mount), format!("{}/two/b", disk.mount));
