@@ -9,16 +9,15 @@
 """
 
 # What `auto` begins with (crates/core/src/policy/auto.rs): in the cache of an array by heads and members, and in a page cache.
-ONE_DISK, DISKS, NO_HEADS = ["grain", "early"], ["grain", "msp", "early"], ["grain", "msp", "recall", "early"]
-HOST = ["stride(gaps=off)", "regions(linux-6)"]
+# Where no head moves `auto` has `recall` in the array's cache as well, which no name of a fixed scheme says beside that of the page cache.
+ONE_DISK, DISKS = ["grain", "early"], ["grain", "msp", "early"]
+HOST = ["stride(gaps=off)", "regions(linux-6)", "recall"]
 NO_CPU = ("--cpu", "none")
 
 
 def first_guess(cell, mechanical):
     """Parts of the array's scheme and of the page cache's."""
-    if cell.device not in mechanical:
-        return NO_HEADS, HOST
-    return (ONE_DISK if cell.array == "single" else DISKS), HOST
+    return (ONE_DISK if cell.array == "single" and cell.device in mechanical else DISKS), HOST
 
 
 def without(parts):
@@ -26,7 +25,7 @@ def without(parts):
     for part in parts:
         left = [other for other in parts if other != part]
         if part == "grain":
-            left = [other for other in left if other in HOST or other == "recall"]
+            left = [other for other in left if other in HOST]
         yield part, "+".join(left) or "none"
 
 

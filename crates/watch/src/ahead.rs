@@ -291,7 +291,7 @@ impl Ahead {
         }
         let number = self.by_number.len() as u64;
         let is_room = self.files.len() < FILES_MAX && self.by_number.len() < FILES_MAX;
-        let followed = self.size(file, thread).filter(|_| is_room);
+        let followed = if is_room { self.size(file, thread) } else { None };
         let followed = followed.map(|size| Followed { number, blocks: size.div_ceil(4096) });
         let followed = followed.filter(|followed| self.map.grow(number, followed.blocks).is_ok());
         if followed.is_some() {
@@ -310,8 +310,15 @@ impl Ahead {
         if volume.finds_by_inode() {
             return Some(volumes::identify(volume, file.inode, None)?.state.size);
         }
-        let (_, path) = names::open_files(thread, &BTreeSet::from([file])).pop()?;
-        let path: Arc<Path> = Path::new(&path).into();
+        let paths: BTreeSet<String> =
+            names::open_files(thread, &BTreeSet::from([file])).into_iter().map(|(_, path)| path).collect();
+        // Of several subvolumes it may have a file of this number in each.
+        let path = paths.first().filter(|_| paths.len() == 1)?;
+        let path: Arc<Path> = Path::new(path).into();
+        // A reader that sees other mounts may mean another file by it.
+        if names::Mounts::of_this_process().device(&path) != Some((file.major, file.minor)) {
+            return None;
+        }
         let size = volumes::identify(volume, file.inode, Some(&path))?.state.size;
         self.paths.insert(file, path);
         Some(size)

@@ -707,11 +707,12 @@ impl Daemon {
             return true;
         }
         // The reader's cgroup pays for what is read ahead of it.
-        let cgroup = memory::cgroup_of(pid).map(|limit| limit.limit.saturating_sub(limit.used));
+        let limit = memory::cgroup_of(pid);
+        let cgroup = limit.map(|(folder, limit)| (folder, limit.limit.saturating_sub(limit.used)));
         let left = Left { machine: memory::available(), cgroup };
+        let free = left.cgroup.as_ref().map_or(u64::MAX, |(_, free)| *free);
         let fits = pages.is_none_or(|pages| {
-            u64::from(pages) * PAGE <= cgroup.unwrap_or(u64::MAX) / MEMORY_PARTS
-                && windows.fits(pid, file, pages, left)
+            u64::from(pages) * PAGE <= free / MEMORY_PARTS && windows.fits(pid, file, pages, &left)
         });
         if !fits || windows.give(pid, file, pages).is_err() {
             self.governor.refused(pid, file);

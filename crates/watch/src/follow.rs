@@ -240,7 +240,7 @@ fn may_leave_alone(options: &FollowOptions) -> bool {
 }
 
 /// A number of even chance.
-pub(crate) fn lot() -> u32 {
+fn lot() -> u32 {
     // Each of these has keys of its own, by chance of the system.
     std::hash::RandomState::new().build_hasher().finish() as u32
 }
@@ -250,8 +250,7 @@ fn decision(options: &FollowOptions, known: Option<&Manifest>) -> Decision {
         _ if !options.replay => Decision::NotAsked,
         None => Decision::Record,
         Some(known) if may_leave_alone(options) => worth::decide(known, lot()),
-        // Whether it is cheaper alone was decided by whoever asks: this run is to be followed.
-        Some(known) => worth::decide_beside(known, 0),
+        Some(known) => worth::decide_beside(known),
     }
 }
 
@@ -328,7 +327,8 @@ fn watched(
     let mut learner = done.collector;
     learner.close();
     // Of a process whose manifest is known most names are, and whoever watches all programs has other things to do.
-    if options.process.is_none() || decision == Decision::Record {
+    // Who is stopped has somebody wait for it, and keeps nothing of a process.
+    if options.process.is_none() || decision == Decision::Record && !ended.is_stopped() {
         find_names(&mut learner);
     }
     let mut replayed = replay.as_ref().map(Replay::sums).unwrap_or_default();

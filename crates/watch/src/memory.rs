@@ -33,7 +33,9 @@ pub fn cgroup() -> Option<Limit> {
 /// many share is lost and loaded again for many reasons.
 pub(crate) fn came_back() -> Option<(u64, u64)> {
     let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    came_back_of(&charged(&text)?, cgroup()?.limit)
+    let folder = charged(&text)?;
+    let own = [FIRST, SECOND].iter().find_map(|names| limit(&folder, names))?;
+    came_back_of(&folder, own.limit)
 }
 
 fn came_back_of(folder: &Path, limit: u64) -> Option<(u64, u64)> {
@@ -41,9 +43,9 @@ fn came_back_of(folder: &Path, limit: u64) -> Option<(u64, u64)> {
     Some((row(&stat, "workingset_refault_file")?, limit))
 }
 
-/// The tightest limit of another process, which pays for what the kernel reads ahead of it.
-pub(crate) fn cgroup_of(pid: u32) -> Option<Limit> {
-    of_text(&fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default())
+/// The tightest limit of another process, which pays for what the kernel reads ahead of it, and the folder of the cgroup whose limit it is.
+pub(crate) fn cgroup_of(pid: u32) -> Option<(PathBuf, Limit)> {
+    tightest(&fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default())
 }
 
 /// The cgroup of a process or thread that its memory is charged to, as a folder.
@@ -60,12 +62,16 @@ fn charged(text: &str) -> Option<PathBuf> {
 }
 
 fn of_text(text: &str) -> Option<Limit> {
+    tightest(text).map(|(_, limit)| limit)
+}
+
+fn tightest(text: &str) -> Option<(PathBuf, Limit)> {
     let all = folders(text).into_iter().flat_map(|(root, folder, names)| {
         let up: Vec<PathBuf> =
             folder.ancestors().take_while(|at| at.starts_with(&root)).map(Into::into).collect();
-        up.into_iter().filter_map(move |at| limit(&at, &names))
+        up.into_iter().filter_map(move |at| limit(&at, &names).map(|limit| (at, limit)))
     });
-    all.min_by_key(|limit| limit.limit.saturating_sub(limit.used))
+    all.min_by_key(|(_, limit)| limit.limit.saturating_sub(limit.used))
 }
 
 /// Names of the files with limit, use and statistics.

@@ -148,7 +148,7 @@ impl Charge {
     pub(crate) fn window_pages(&self, reader: u32) -> u64 {
         match self.0 {
             None => load::window_pages(),
-            Some(_) => load::window_within(memory::cgroup_of(reader)),
+            Some(_) => load::window_within(memory::cgroup_of(reader).map(|(_, limit)| limit)),
         }
     }
 

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! So a run has its own events, is paced by its own touches, and what it earned is measured by its own waits, as under
-//! `forerun watch -- COMMAND`, which is also how a program becomes known; what would not pay there is left alone here. Where the daemon ends before a run, nothing is kept of it.
+//! `forerun watch -- COMMAND`, which is also how a program becomes known. Where the daemon ends before a run, nothing is kept of it.
 
 use crate::follow::{self, Decision, FollowError, FollowOptions, Report};
 use crate::payers::Charge;
@@ -68,8 +68,8 @@ pub(crate) struct Runs {
     stop: Arc<AtomicBool>,
     observe: bool,
     units: Vec<Unit>,
-    /// Those that are followed, and which of the units each is.
-    threads: Vec<(Option<usize>, JoinHandle<()>)>,
+    /// Those that are followed: which of the units each is, its process, and who follows it.
+    threads: Vec<(Option<usize>, u32, JoinHandle<()>)>,
     tell: Sender<Run>,
     told: Receiver<Run>,
 }
@@ -91,12 +91,13 @@ impl Runs {
 
     /// A process has begun a program; what is to be told, if it is a known one or starts a unit.
     pub(crate) fn started(&mut self, pid: u32) -> Option<Run> {
-        self.threads.retain(|(_, thread)| !thread.is_finished());
+        self.threads.retain(|(.., thread)| !thread.is_finished());
         let unit = unit::begun(pid, &self.units);
         let key = unit.map_or_else(|| follow::key_of_process(pid), |at| Some(self.units[at].key()))?;
         // What is damaged is recorded anew: of a unit now, of a program by the next run under `watch -- COMMAND`.
         let known = self.store.load(&key).ok().flatten();
-        let goes_on = unit.is_some() && self.threads.iter().any(|(of, _)| *of == unit);
+        // One whose process has ended is being kept, while the next of its unit may begin.
+        let goes_on = unit.is_some() && self.threads.iter().any(|(of, pid, _)| *of == unit && is_there(*pid));
         if goes_on || self.threads.len() >= RUNS_MAX || is_followed_already(pid) {
             return None;
         }
@@ -105,10 +106,9 @@ impl Runs {
             (Key::Named { name, .. }, _) => name.into(),
             _ => return None,
         };
-        let decision =
-            known.as_ref().map_or(Decision::Record, |known| worth::decide_beside(known, follow::lot()));
+        let decision = known.as_ref().map_or(Decision::Record, worth::decide_beside);
         let (pages, runs) = known.as_ref().map_or((0, 0), |known| (known.file_pages(), known.recordings));
-        if !self.observe && !decision.leaves_alone() {
+        if !self.observe {
             self.follow(unit, pid, program.clone(), key, known);
         }
         Some(Run { pid, program, what: RunWhat::Begun { decision, pages, runs } })
@@ -139,12 +139,12 @@ impl Runs {
         };
         // Without a thread it is not read ahead of.
         let thread = std::thread::Builder::new().name("forerun-run".into()).spawn(run);
-        self.threads.extend(thread.ok().map(|thread| (unit, thread)));
+        self.threads.extend(thread.ok().map(|thread| (unit, pid, thread)));
     }
 
     /// Runs that are followed.
     pub(crate) fn going(&self) -> usize {
-        self.threads.iter().filter(|(_, thread)| !thread.is_finished()).count()
+        self.threads.iter().filter(|(.., thread)| !thread.is_finished()).count()
     }
 
     /// Runs that are over.
@@ -154,7 +154,7 @@ impl Runs {
 
     /// Waits for those that go on; `stop` is set.
     pub(crate) fn finish(&mut self) {
-        for (_, thread) in self.threads.drain(..) {
+        for (.., thread) in self.threads.drain(..) {
             drop(thread.join());
         }
     }
@@ -162,8 +162,12 @@ impl Runs {
 
 /// Why a run could not be followed: mostly because it is over.
 fn failure(pid: u32, problem: &FollowError) -> String {
-    let is_there = Path::new("/proc").join(pid.to_string()).exists();
-    if is_there { problem.to_string() } else { "it ended before it was followed".into() }
+    if is_there(pid) { problem.to_string() } else { "it ended before it was followed".into() }
+}
+
+/// Whether a process has not ended.
+fn is_there(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
 }
 
 /// Whether another Forerun has started the process, and follows it.

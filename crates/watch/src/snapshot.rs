@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Files and folders that are looked at, at most.
@@ -115,7 +115,11 @@ impl Snapshot {
 }
 
 fn resident(path: &Path) -> io::Result<Vec<bool>> {
-    let file = fs::File::open(path)?;
+    // Who owns the folder may put a FIFO there at any time, and that would be waited for.
+    let file = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     match sys::cached(file.as_fd(), 0, 0) {
         Ok(0) => return Ok(Vec::new()),
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Err(error),

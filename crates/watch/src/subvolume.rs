@@ -2,7 +2,8 @@
 //!
 //! Each subvolume counts its inodes anew, and an event tells the number alone. So a file is looked up by handle in each subvolume that is mounted
 //! (`FILEID_BTRFS_WITHOUT_PARENT`: number, subvolume, and generation 0, which is any), and the one is taken of which pages are in memory, since it was
-//! just read. Where that is none, or several, a walk has to tell (`names::walk_subvolumes`).
+//! just read. Where that is none, or several, a walk has to tell (`names::walk_subvolumes`). Of a file in a subvolume that is not mounted by itself a
+//! namesake that is in memory too would be taken: what is read ahead for it then is read for nothing.
 
 use crate::names::Mounts;
 use crate::{snapshot, sys};

@@ -18,10 +18,13 @@ pub const UNITS_MAX: usize = 64;
 /// What a unit's kind is taken for where its name has none.
 const KIND: &str = ".service";
 
+/// What units that hold others end with, in the tree of the service manager.
+const SLICE: &str = ".slice";
+
 /// A unit of the service manager, or a cgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// By name, with its kind: `postgresql.service`.
+    /// By name, with its kind: `postgresql.service`, of the system's own manager.
     Named(String),
     /// By its path below the root of cgroups, without slashes at its ends; what is below it belongs to it.
     Cgroup(String),
@@ -66,7 +69,10 @@ impl Unit {
     fn holds(&self, text: &str) -> bool {
         let paths = text.lines().filter_map(|line| line.splitn(3, ':').nth(2));
         paths.map(|path| path.trim_matches('/')).any(|path| match self {
-            Self::Named(name) => path.split('/').any(|part| part == name),
+            // A user's own services are below a service of that user, and may have any name.
+            Self::Named(name) => {
+                path.split('/').find(|part| part == name || !part.ends_with(SLICE)) == Some(name)
+            }
             Self::Cgroup(of) => {
                 path.strip_prefix(of.as_str()).is_some_and(|below| !below.starts_with(|c| c != '/'))
             }
@@ -102,8 +108,11 @@ mod tests {
         assert_eq!((unit.name(), &unit), ("db.service", &Unit::Named("db.service".into())));
         assert!(
             unit.holds("0::/system.slice/db.service\n")
-                && unit.holds("1:name=systemd:/a/db.service/x\n0::/\n")
+                && unit.holds("1:name=systemd:/a.slice/a-b.slice/db.service/x\n0::/\n")
         );
+        let own = "0::/user.slice/user-7.slice/user@7.service/app.slice/db.service\n";
+        assert!(!unit.holds(own), "anybody may have one of that name");
+        assert!(Unit::named("a.slice").is_some_and(|slice| slice.holds("0::/a.slice/db.service\n")));
         assert!(
             !unit.holds("0::/system.slice/db.service2\n") && !unit.holds("0::/system.slice/old-db.service\n")
         );

@@ -92,12 +92,12 @@ impl Drop for Raised<'_> {
 type Process = (u32, u64);
 
 /// Bytes that are left for files.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Left {
     /// Of the machine, or of our own cgroup where that is less.
     pub(crate) machine: u64,
-    /// Of the reader's cgroup, where it has a limit.
-    pub(crate) cgroup: Option<u64>,
+    /// Of the reader's cgroup or of one above it, where one has a limit: that one's folder.
+    pub(crate) cgroup: Option<(PathBuf, u64)>,
 }
 
 /// What was changed.
@@ -220,15 +220,17 @@ impl Windows {
     }
 
     /// Whether a reader may have a window of so many pages beside those that there are. `left` is what there is for files, bytes.
-    pub(crate) fn fits(&self, pid: u32, file: FileId, pages: u32, left: Left) -> bool {
-        let payer = memory::folder_of(pid);
+    pub(crate) fn fits(&self, pid: u32, file: FileId, pages: u32, left: &Left) -> bool {
+        let pages = u64::from(pages) * open_files(pid, file).map_or(1, |open| open.len().max(1)) as u64;
         let others = |of: &dyn Fn(&Given) -> bool| -> u64 {
             let others = self.given.iter().filter(|((process, of), _)| (process.0, *of) != (pid, file));
             others.filter(|(_, given)| of(given)).map(|(_, given)| given.pages).sum()
         };
-        let fits = |others: u64, left: u64| (others + u64::from(pages)).saturating_mul(PAGE) <= left / PARTS;
-        let of_payer = || others(&|given: &Given| given.payer == payer);
-        fits(others(&|_| true), left.machine) && left.cgroup.is_none_or(|left| fits(of_payer(), left))
+        let fits = |others: u64, left: u64| (others + pages).saturating_mul(PAGE) <= left / PARTS;
+        let below =
+            |folder: &Path| others(&|given| given.payer.as_ref().is_some_and(|at| at.starts_with(folder)));
+        fits(others(&|_| true), left.machine)
+            && left.cgroup.as_ref().is_none_or(|(folder, left)| fits(below(folder), *left))
     }
 
     /// Those of processes that are no more are no memory, and nothing to be taken back.
@@ -487,19 +489,22 @@ mod tests {
         let file = |inode| FileId { major: 7, minor: 0, inode };
         let of = |pages, payer: Option<&str>| Given { pages, payer: payer.map(PathBuf::from) };
         let process = (own, start_of(own).expect("this process lives"));
-        windows.given.insert((process, file(1)), Given { pages: 100, payer: memory::folder_of(own) });
+        windows.given.insert((process, file(1)), of(100, Some("/limit/one")));
         windows.given.insert(((u32::MAX, 1), file(2)), of(50, Some("/elsewhere")));
         assert_eq!(windows.pages(), 150);
         let left = |machine: u64, cgroup: Option<u64>| Left {
             machine: machine * PAGE,
-            cgroup: cgroup.map(|pages| pages * PAGE),
+            cgroup: cgroup.map(|pages| ("/limit".into(), pages * PAGE)),
         };
-        let fits = |windows: &Windows, inode, pages, left| windows.fits(own, file(inode), pages, left);
+        let fits = |windows: &Windows, inode, pages, left: Left| windows.fits(own, file(inode), pages, &left);
         assert!(fits(&windows, 3, 50, left(400, None)), "200 pages of 400");
         assert!(!fits(&windows, 3, 51, left(400, None)));
         assert!(fits(&windows, 1, 150, left(400, None)), "in the place of its own");
         assert!(fits(&windows, 3, 100, left(10_000, Some(400))), "what is elsewhere is charged elsewhere");
-        assert!(!fits(&windows, 3, 101, left(10_000, Some(400))));
+        assert!(
+            !fits(&windows, 3, 101, left(10_000, Some(400))),
+            "what is below the one with the limit counts"
+        );
         windows.forget_ended().expect("room on disk");
         assert_eq!(windows.pages(), 100, "no process has that number");
         windows.given.clear();

@@ -118,14 +118,8 @@ pub(crate) fn decide(known: &Manifest, lot: u32) -> Decision {
 }
 
 /// The same where the run cannot be timed whole, as of a program that somebody else has started.
-pub(crate) fn decide_beside(known: &Manifest, lot: u32) -> Decision {
-    if known.times.retry > 0 {
-        return Decision::Off;
-    }
-    match cheaper_alone(known) {
-        Some((waited, costs)) if !lot.is_multiple_of(RETRY_FIRST) => Decision::Cheaper { waited, costs },
-        _ => by_waits(&known.history),
-    }
+pub(crate) fn decide_beside(known: &Manifest) -> Decision {
+    if known.times.retry > 0 { Decision::Off } else { by_waits(&known.history) }
 }
 
 /// What waits say: whether the last replays earned anything, and whose turn it is to be held out.
@@ -269,12 +263,12 @@ mod tests {
         }
         learn(&mut known.times, slower);
         assert_eq!(known.times.retry, 256, "being left alone proves nothing");
-        assert_eq!(decide_beside(&known, 1), Decision::Off);
+        assert_eq!(decide_beside(&known), Decision::Off);
         known.times.ahead = vec![timed(200)];
         learn(&mut known.times, Decision::Replay);
         assert_eq!(known.times.retry, 0, "a try that paid");
         assert_eq!(
-            (decide(&known, 1), decide_beside(&known, 1)),
+            (decide(&known, 1), decide_beside(&known)),
             (Decision::Alone, Decision::Replay),
             "is it so still?"
         );

@@ -114,13 +114,6 @@ pub(super) fn run(what: &RunWhat, observe: bool) -> Words {
         RunWhat::Begun { decision: Decision::Record, .. } => {
             ("record", format!("{would}recorded: nothing is known of it yet"))
         }
-        RunWhat::Begun { decision: Decision::Cheaper { waited, costs }, .. } => {
-            let [waited, costs] = [waited, costs].map(|nanos| human::duration(human::float(*nanos)));
-            (
-                "cheaper",
-                format!("{would}left alone: it waited {waited} for reads, reading ahead costs {costs}"),
-            )
-        }
         RunWhat::Begun { pages, runs, .. } => {
             ("replay", format!("{would}read ahead of: {} known of {runs} runs", memory(*pages)))
         }
