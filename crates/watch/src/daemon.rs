@@ -123,18 +123,8 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     let alone = options.scheme.is_some();
     let (windows, taken_back) = windows(options)?;
     let pressure = Pressure::new(sys::now());
-    let store = Store::new(options.state.clone());
-    let gate = Arc::clone(&pressure.gate);
     let charge = Charge::of(options.charge_reader).map_err(DaemonError::Charge)?;
-    let runs = Runs::new(
-        store,
-        only.clone(),
-        gate,
-        &charge,
-        Arc::clone(&options.stop),
-        options.observe,
-        options.units.clone(),
-    );
+    let runs = runs(options, only.clone(), &pressure, &charge);
     let volumes = Volumes::now();
     let mut patterns = Patterns::new(&volumes, options.observe, options.scheme.clone(), &charge)?;
     if let Some(path) = &options.log_inputs {
@@ -190,6 +180,13 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         return Err(DaemonError::Log { path: path.clone(), source });
     }
     Ok(daemon.sums())
+}
+
+/// Runs of programs and units that are known.
+fn runs(options: &DaemonOptions, only: BTreeSet<(u32, u32)>, pressure: &Pressure, charge: &Charge) -> Runs {
+    let (store, gate) = (Store::new(options.state.clone()), Arc::clone(&pressure.gate));
+    let (stop, units) = (Arc::clone(&options.stop), options.units.clone());
+    Runs::new(store, only, gate, charge, stop, options.observe, units)
 }
 
 /// What tells of the reads of those who are followed: programs in the kernel, tracepoints of touches, or where there are neither what memory says of what was read ahead.

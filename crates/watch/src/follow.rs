@@ -326,9 +326,7 @@ fn watched(
     let (lost, ended) = (done.lost, done.ended);
     let mut learner = done.collector;
     learner.close();
-    // Of a process whose manifest is known most names are, and whoever watches all programs has other things to do.
-    // Who is stopped has somebody wait for it, and keeps nothing of a process.
-    if options.process.is_none() || decision == Decision::Record && !ended.is_stopped() {
+    if wants_names(options, decision, ended) {
         find_names(&mut learner);
     }
     let mut replayed = replay.as_ref().map(Replay::sums).unwrap_or_default();
@@ -503,7 +501,13 @@ fn without(history: &[History], needed: u64) -> Option<u64> {
     u64::try_from(waited).ok()
 }
 
-/// Paths of files that no number opens (xfs, btrfs), by a walk over their file systems.
+/// Whether files without a name are looked for. Of a process whose manifest is known most have one, and whoever watches all programs has other
+/// things to do; who is stopped has somebody wait for it, and keeps nothing of a process.
+fn wants_names(options: &FollowOptions, decision: Decision, ended: Ended) -> bool {
+    options.process.is_none() || decision == Decision::Record && !ended.is_stopped()
+}
+
+/// Paths of files that no number opens (btrfs, and XFS for whoever may not ask it), by handle or by a walk over their file systems.
 fn find_names(learner: &mut Learner) {
     let wanted = learner.nameless().into_iter().collect::<BTreeSet<_>>();
     if wanted.is_empty() {
