@@ -136,6 +136,7 @@ bench-watch: build ## What watch and load earn on emulated devices: second runs,
 
 bench-watch-table: build ## Whole programs under each way of reading ahead, on ext4 (fresh and aged), xfs and btrfs, with means (root, Linux 6.12; an hour)
 	@scripts/install-deps.sh clients
+	cargo build --release --locked -p forerun-rig
 	@mkdir -p $(OUT)/bench
 	@scripts/bench-watch-table.py --models ssd,cloud --systems ext4,aged,xfs,btrfs | tee $(OUT)/bench/watch-table.txt
 

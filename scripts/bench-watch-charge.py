@@ -11,7 +11,6 @@ seconds of the daemon and of its processes that pay (by its own cgroup of proces
 """
 import contextlib
 import os
-import pathlib
 import shutil
 import statistics
 import subprocess
@@ -19,32 +18,9 @@ import sys
 import time
 
 import bench_rig
-from bench_rig import FIRST, Daemon
+from bench_rig import FIRST, Daemon, group
 
-GROUPS = pathlib.Path("/sys/fs/cgroup")
 WAYS = {"alone": None, "ours": [], "reader's": ["--charge", "reader"]}
-# Longest wait for payers to leave a cgroup.
-LEFT_SECONDS = 10
-
-
-@contextlib.contextmanager
-def group(controller):
-    """A cgroup of this controller; `None` where the first generation has it not and the second no root that can be used."""
-    root = GROUPS / controller if (GROUPS / controller / "cgroup.procs").exists() else GROUPS
-    if not (root / "cgroup.procs").exists():
-        yield None
-        return
-    folder = root / f"forerun-bench-{os.getpid()}-{controller}"
-    folder.mkdir()
-    try:
-        yield folder
-    finally:
-        until = time.monotonic() + LEFT_SECONDS
-        while time.monotonic() < until:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-                break
-            time.sleep(0.05)
 
 
 def join(folder):

@@ -15,7 +15,6 @@ import contextlib
 import json
 import math
 import os
-import pathlib
 import shutil
 import signal
 import statistics
@@ -28,34 +27,18 @@ import bench_watch_works as works_of
 from bench_rig import Daemon, run
 
 WINDOWS = [16, 512, 2048, 8192]
-SYSTEMS = {
-    "ext4": ["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
-    "aged": ["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
-    "xfs": ["mkfs.xfs", "-q", "-f", "-K"],
-    "btrfs": ["mkfs.btrfs", "-q", "-f", "-K"],
-}
-
-
-class Group:
-    """A cgroup with a limit of memory, of the generation that has one here; its processes are those that join it."""
-
-    def __init__(self, limit):
-        roots = [pathlib.Path("/sys/fs/cgroup/memory"), pathlib.Path("/sys/fs/cgroup")]
-        root = next(root for root in roots if (root / "cgroup.procs").exists())
-        self.at = root / f"forerun-bench-{os.getpid()}"
-        self.at.mkdir()
-        (self.at / ("memory.limit_in_bytes" if root.name == "memory" else "memory.max")).write_text(str(limit))
-
-    def within(self, words):
-        return ["sh", "-c", f'echo $$ > {self.at}/cgroup.procs && exec "$@"', "sh", *words]
-
-    def close(self):
-        # What has ended may be in it for a moment.
-        for _ in range(100):
-            with contextlib.suppress(OSError):
-                self.at.rmdir()
-                return
-            time.sleep(0.05)
+@contextlib.contextmanager
+def limited(limit):
+    """What a command has to be to run in a cgroup that may have so many bytes of memory; as it is where there is no limit."""
+    if not limit:
+        yield lambda words: words
+        return
+    with bench_rig.group("memory") as folder:
+        if not folder:
+            sys.exit("bench-watch-table: no cgroup of memory can be made here")
+        first = folder / "memory.limit_in_bytes"
+        (first if first.exists() else folder / "memory.max").write_text(str(limit))
+        yield lambda words: ["sh", "-c", f'echo $$ > {folder}/cgroup.procs && exec "$@"', "sh", *words]
 
 
 def age(mount):
@@ -77,16 +60,11 @@ def age(mount):
 
 
 def make_image(image, mount, system, wanted, mib):
-    with open(image, "wb") as out:
-        out.truncate(mib << 20)
-    run(*SYSTEMS[system], str(image))
-    run("mount", "-o", "loop,noatime", str(image), str(mount))
-    try:
+    bench_rig.format_image(image, mib, system="ext4" if system == "aged" else system)
+    with bench_rig.mounted(image, mount):
         if system == "aged":
             age(mount)
         return works_of.make(mount, wanted)
-    finally:
-        run("umount", str(mount))
 
 
 class Bench:
@@ -97,14 +75,12 @@ class Bench:
 
     def run(self, work, how=(), daemon=None, cold=True):
         """One run; seconds, bytes of the device, what Forerun said at the end."""
-        group = Group(work.limit) if work.limit else None
-        try:
+        with limited(work.limit) as within:
             if cold:
                 self.rig.cold()
-            words = [*map(str, how), *work.words]
-            words = group.within(words) if group else words
+            words = within([*map(str, how), *work.words])
             # Whoever reads ahead for a program with a limit has that limit too.
-            more = ["--charge", "reader"] if group else []
+            more = ["--charge", "reader"] if work.limit else []
             beside = Daemon(self.forerun, self.rig.mount, self.state, more=["--scheme", daemon, *more]) if daemon else None
             before = self.rig.stats()["bytes"]
             begun = time.monotonic()
@@ -116,22 +92,15 @@ class Bench:
             told = json.loads(done.stdout.strip().rsplit("\n", 1)[-1]) if how else {}
             told = beside.end()[-1] if beside else told
             return {"took": took, "bytes": moved, "told": told}
-        finally:
-            if group:
-                group.close()
 
-    def replay(self, work):
-        """Seconds until all that is known of a work is in memory, with nobody beside it."""
+    def replay(self):
+        """Seconds until all that is known of the work is in memory, with nobody beside it, and without a limit."""
         self.rig.cold()
         known = sorted(self.state.glob("*.manifest"))
-        group = Group(max(work.limit, 2 << 30)) if work.limit else None
         words = [str(self.forerun), "manifest", "replay", "--json", str(known[0])] if known else ["true"]
         begun = time.monotonic()
-        subprocess.run(group.within(words) if group else words, check=True, capture_output=True)
-        took = time.monotonic() - begun
-        if group:
-            group.close()
-        return took
+        subprocess.run(words, check=True, capture_output=True)
+        return time.monotonic() - begun
 
     def measure(self, work, rounds):
         watch = [self.forerun, "watch", "--state", self.state, "--json", "--"]
@@ -149,7 +118,7 @@ class Bench:
             note("first", self.run(work, watch))
             note("again", self.run(work, watch))
             note("memory", self.run(work, cold=False))
-            note("replay", {"took": self.replay(work), "bytes": 0, "told": {}})
+            note("replay", {"took": self.replay(), "bytes": 0, "told": {}})
         return found
 
 
@@ -196,10 +165,14 @@ def means(kept):
 
 def main():
     said = bench_rig.options("measures what each way of reading ahead earns of whole programs (root, Linux 6.12)", models="ssd",
-                             systems=("ext4", "of ext4, aged, xfs, btrfs"), rounds=3, mib=(4096, "MiB of the image"),
+                             systems=("ext4", "of aged, ext4, xfs, btrfs"), rounds=3, mib=(4096, "MiB of the image"),
                              works=("", f"only these of {', '.join(works_of.NAMES)}"))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     wanted = [name for name in said.works.split(",") if name]
+    known = {"--works": works_of.NAMES, "--systems": ["aged", *bench_rig.SYSTEMS]}
+    for option, names in (("--works", wanted), ("--systems", said.systems.split(","))):
+        if unknown := [name for name in names if name not in known[option]]:
+            sys.exit(f"bench-watch-table: {option} {unknown[0]}: there is none; known are {', '.join(known[option])}")
     loads, rows, kept = [os.getloadavg()[0]], [], []
     for system in said.systems.split(","):
         with bench_rig.work_folder("bench-watch-table") as work:

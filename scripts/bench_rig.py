@@ -2,7 +2,7 @@
 
 An image in memory with ext4 is shown by forerun-rig with the timing of a model, a loop device with direct I/O lies over it, and every
 run begins cold: the file system is mounted anew, nothing else of the machine is dropped. Everything is taken away at the end. The
-scripts scripts/bench-watch.py, bench-watch-all.py, bench-watch-first.py, bench-watch-foretell.py, bench-watch-charge.py, bench-advise.py and bench-fadvise.py say what is measured on it.
+scripts scripts/bench-watch.py, bench-watch-table.py, bench-watch-all.py, bench-watch-first.py, bench-watch-foretell.py, bench-watch-charge.py, bench-advise.py and bench-fadvise.py say what is measured on it.
 """
 import argparse
 import contextlib
@@ -21,6 +21,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What is timed must not wait for other programs of the machine.
 FIRST = ["chrt", "-f", "40"] if shutil.which("chrt") else []
+GROUPS = pathlib.Path("/sys/fs/cgroup")
+# Longest wait for payers to leave a cgroup.
+LEFT_SECONDS = 10
 
 # Readers in Python: path, and what else they say.
 STRIDE = ("import os,sys\nf=os.open(sys.argv[1],os.O_RDONLY)\n"
@@ -40,6 +43,26 @@ NEIGHBOUR = ("import os,random,sys,time\nf=os.open(sys.argv[1],os.O_RDONLY)\nn=o
              "random.seed(5)\nt=[]\nend=time.monotonic()+float(sys.argv[2])\n"
              "while time.monotonic()<end:\n b=time.monotonic(); os.pread(f,4096,random.randrange(n)*4096); t.append(time.monotonic()-b)\n"
              "t.sort(); print(t[len(t)//2]*1e6, t[len(t)*19//20]*1e6, len(t))\n")
+
+
+@contextlib.contextmanager
+def group(controller):
+    """A cgroup of this controller; `None` where the first generation has it not and the second no root that can be used."""
+    root = GROUPS / controller if (GROUPS / controller / "cgroup.procs").exists() else GROUPS
+    if not (root / "cgroup.procs").exists():
+        yield None
+        return
+    folder = root / f"forerun-bench-{os.getpid()}-{controller}"
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        until = time.monotonic() + LEFT_SECONDS
+        while time.monotonic() < until:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+                break
+            time.sleep(0.05)
 
 
 def run(*words, **more):
@@ -83,7 +106,16 @@ def mounted(image, mount):
         run("umount", str(mount))
 
 
-def format_image(image, mib, solid=False):
+# Without discarding, which would make holes again, and ext4 with all its tables: it zeroes those of a lazy one behind the readers, the
+# loop device learns by this that the file below cannot be zeroed, notes it, and with that the kernel sets read_ahead_kb anew.
+SYSTEMS = {
+    "ext4": ["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
+    "xfs": ["mkfs.xfs", "-q", "-f", "-K"],
+    "btrfs": ["mkfs.btrfs", "-q", "-f", "-K"],
+}
+
+
+def format_image(image, mib, solid=False, system="ext4"):
     """An empty file system; `solid` writes every block of the image first and reads it once, so that the disk below holds what is
     read of it: a hole takes no time, and a block that was never touched takes more than the next time."""
     with open(image, "wb") as out:
@@ -94,9 +126,7 @@ def format_image(image, mib, solid=False):
             os.fsync(out.fileno())
         else:
             out.truncate(mib << 20)
-    # Without discarding, which would make holes again, and with all its tables: ext4 zeroes those of a lazy one behind the readers, the
-    # loop device learns by this that the file below cannot be zeroed, notes it, and with that the kernel sets read_ahead_kb anew.
-    run("mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", str(image))
+    run(*SYSTEMS[system], str(image))
     if solid:
         run("dd", f"if={image}", "of=/dev/null", "bs=1M", "iflag=direct")
 

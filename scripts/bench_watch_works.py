@@ -1,7 +1,7 @@
 """The works of scripts/bench-watch-table.py: what they need of a file system, and their commands.
 
 Those of scripts/bench-watch.py (a search in a repository, imports, a compiler, an index walk), PostgreSQL with queries like those of TPC-H, a model that is mapped
-in a cgroup with room for half of it, work like that of flashy's slides (PostMark, a large file, a web search), and several of them at once. All of chance that is the same on every machine.
+in a cgroup with room for half of it, work like that of flashy's slides (PostMark, a large file, a web search, and TPC-H again), and several of them at once. All of chance that is the same on every machine.
 """
 import dataclasses
 import importlib.util

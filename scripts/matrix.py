@@ -80,6 +80,8 @@ BASE = "none"
 CHOICE = "auto"
 GRAIN_BEATS = ["none", "strip", "asp", "asp(cull=off)"]
 SETS = {"development": matrix_cells.DEVELOPMENT, "held-out": matrix_cells.HELD_OUT}
+# What a request costs of processor time, unless an ablation says otherwise.
+CPU = "xeon-2005"
 # Least memory of a layer, and the unit of its size.
 CACHE_MIN = 4 << 20
 LONG_NS = 60_000_000_000
@@ -162,7 +164,7 @@ def seed_of(cell):
     return matrix_cells.HELD_OUT_SEED if cell.input in matrix_cells.HELD_OUT_WORKLOADS else 1
 
 
-def command(cell, facts, passes):
+def command(cell, facts, passes, cpu):
     """The words behind `forerun compare` but the schemes."""
     size = str(cache(cell, facts["footprint"]))
     trace = pathlib.Path(facts["given"]).is_file()
@@ -170,7 +172,7 @@ def command(cell, facts, passes):
     # Programs that run side by side each go through their own part again.
     given = facts["given"] if trace else " and ".join(" then ".join([part] * passes) for part in facts["given"].split(" and "))
     words = [given, "--array", cell.array, "--device", cell.device, "--cache", size, "--host-cache", size, "--mode", mode,
-             "--scheduler", "anticipatory" if cell.device in MECHANICAL else "none", "--cpu", "xeon-2005", "--no-bounds",
+             "--scheduler", "anticipatory" if cell.device in MECHANICAL else "none", "--cpu", cpu, "--no-bounds",
              "--threads", "1", "--fit", "modulo", "--seed", str(seed_of(cell))]
     return words + (["--repeat", str(passes)] if trace and passes > 1 else [])
 
@@ -186,6 +188,11 @@ def measures(report):
         "precision": report["precision"],
         "amplification": report["amplification"],
     }
+
+
+def charged(scheme, cpu):
+    """The name of a scheme's runs under a charge for processors."""
+    return scheme if cpu == CPU else f"{scheme} --cpu {cpu}"
 
 
 class Matrix:
@@ -209,16 +216,15 @@ class Matrix:
     def passes(self, cell):
         return [1] if cell.state == "cold" else [1, 2]
 
-    def run(self, cell, schemes, more=()):
-        """Runs a cell under the schemes for which it has not run yet; `more` are further words of the command line, which are kept as part of the name."""
+    def run(self, cell, schemes, cpu=CPU):
+        """Runs a cell under the schemes for which it has not run yet; another charge for processors than the usual one is kept as part of the name."""
         for passes in self.passes(cell):
             key = cell._replace(state="cold")
-            missing = [s for s in schemes if (tuple(key), passes, " ".join([s, *more])) not in self.done]
+            missing = [s for s in schemes if (tuple(key), passes, charged(s, cpu)) not in self.done]
             if not missing:
                 continue
-            words = [*command(cell, self.inputs.facts[cell.input], passes), *more]
-            for scheme, run in self.reports(words, missing):
-                named = " ".join([scheme, *more])
+            for scheme, run in self.reports(command(cell, self.inputs.facts[cell.input], passes, cpu), missing):
+                named = charged(scheme, cpu)
                 record = {"binary": self.forerun.digest, "cell": key, "passes": passes, "scheme": named, "run": run}
                 with self.lock:
                     self.done[tuple(key), passes, named] = run
@@ -326,12 +332,12 @@ def find_causes(matrix, table, fixed, jobs):
     chosen = list(dict.fromkeys(cell for cell, _, _ in wanted))
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         one = lambda cell: (matrix.run(cell, matrix_causes.ablations(cell, MECHANICAL)),
-                            matrix.run(cell, [CHOICE, *{of for at, of, _ in wanted if at == cell}], matrix_causes.NO_CPU))
+                            matrix.run(cell, [CHOICE, *sorted({of for at, of, _ in wanted if at == cell})], matrix_causes.NO_CPU))
         list(pool.map(one, chosen))
 
     def in_words(cell, of, bar):
-        def speed(scheme, more):
-            base, took = (matrix.time(cell, " ".join([name, *more])) for name in (of, scheme))
+        def speed(scheme, cpu=CPU):
+            base, took = (matrix.time(cell, charged(name, cpu)) for name in (of, scheme))
             return base / took if base and took and base > 0 and took > 0 else None
 
         return matrix_causes.cause(cell, MECHANICAL, bar, CHOICE, speed)

@@ -12,7 +12,7 @@
 # Where no head moves `auto` has `recall` in the array's cache as well, which no name of a fixed scheme says beside that of the page cache.
 ONE_DISK, DISKS = ["grain", "early"], ["grain", "msp", "early"]
 HOST = ["stride(gaps=off)", "regions(linux-6)", "recall"]
-NO_CPU = ("--cpu", "none")
+NO_CPU = "none"
 
 
 def first_guess(cell, mechanical):
@@ -37,21 +37,22 @@ def ablations(cell, mechanical):
 
 
 def cause(cell, mechanical, bar, choice, speed):
-    """In words; `speed(scheme, more)` is over what the bar is of, or None."""
+    """In words; `speed(scheme)`, with a charge for processors where it is another than the usual, is over what the bar is of, or None where it could not run."""
     told = lambda value: f"{value:.2f}"
     reaches = lambda value: value is not None and value >= bar
     if reaches(idle := speed(choice, NO_CPU)):
         return f"processor time: {told(idle)} without a charge for it"
     array, host = first_guess(cell, mechanical)
     whole = [*array, *host]
-    first = speed("+".join(whole), ())
+    first = speed("+".join(whole))
     if reaches(first):
         return f"its changes: the first guess alone has {told(first)}"
-    better = [(value, part) for part, scheme in without(whole) if reaches(value := speed(scheme, ()))]
+    better = [(value, part) for part, scheme in without(whole) if reaches(value := speed(scheme))]
     if better:
         value, part = max(better)
         return f"{part} of its first guess: {told(value)} without it"
     for kept, parts, layer in ((array, host, "page cache's"), (host, array, "array's")):
-        if reaches(value := speed("+".join(kept), ())):
+        if reaches(value := speed("+".join(kept))):
             return f"the {layer} first guess ({'+'.join(parts)}): {told(value)} without it"
-    return "unknown" + (f"; the first guess alone has {told(first)}" if first is not None else "")
+    refused = sum(speed(scheme) is None for scheme in ablations(cell, mechanical)) + (idle is None)
+    return "unknown" + (f"; the first guess alone has {told(first)}" if first is not None else "") + (f"; {refused} ablations could not run" if refused else "")

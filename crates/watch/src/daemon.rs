@@ -598,7 +598,6 @@ impl Daemon {
     /// Takes everything back, whatever happened; whether the log of inputs is whole.
     fn end(&mut self, stop: &AtomicBool, say: &mut dyn FnMut(&Told)) -> io::Result<()> {
         stop.store(true, Ordering::Relaxed);
-        self.runs.finish();
         let mut acts = Vec::new();
         self.governor.end(&mut acts);
         self.act(&acts, say);
@@ -607,6 +606,8 @@ impl Daemon {
         if let Some(windows) = &mut self.windows {
             windows.end();
         }
+        // Last, since one that is being kept may look for names over a whole file system.
+        self.runs.finish();
         logged
     }
 
