@@ -95,7 +95,7 @@ pub struct DaemonOptions {
     pub log_inputs: Option<PathBuf>,
     /// Only files of the file systems that hold these; empty: all.
     pub only: Vec<PathBuf>,
-    /// Units and cgroups whose starts are recorded and read ahead of, as programs are that were recorded.
+    /// Units, cgroups and the boot, whose starts are recorded and read ahead of, as programs are that were recorded.
     pub units: Vec<Unit>,
     /// Where manifests are, and the books of windows.
     pub state: PathBuf,
@@ -171,6 +171,7 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     };
     daemon.begin().map_err(RecordError::Ring)?;
     say(&Told::Ready { sees, in_kernel, taken_back });
+    daemon.runs.boot().into_iter().for_each(|run| say(&Told::Run(run)));
     let ended = daemon.watch(&options.stop, say);
     let logged = daemon.end(&options.stop, say);
     // Who waits for us does not wait for that: one tracepoint after the other would be let go of.

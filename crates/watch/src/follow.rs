@@ -45,8 +45,6 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// The same where a scheme may have to be quick; once it has asked for something it is looked at sooner (`session.rs`).
 const LOOK_EVERY_AHEAD: Duration = Duration::from_millis(2);
-/// How long a process that somebody else started is learnt from: a start, not a life.
-const PROCESS_MAX: Duration = Duration::from_secs(120);
 /// The part that knows patterns that the kernel does not.
 pub(crate) const PATTERNS: &str = "stride";
 /// Of a command that was in memory, one run in so many is watched all the same: it may want something new.
@@ -61,8 +59,8 @@ const PATH_MAX: usize = 256;
 pub struct FollowOptions {
     /// Program and arguments.
     pub command: Vec<OsString>,
-    /// A process that has just begun its program, instead of a command; only files on these devices, or all, are read ahead.
-    pub process: Option<(u32, BTreeSet<(u32, u32)>)>,
+    /// A process that somebody else has started, instead of a command.
+    pub process: Option<Process>,
     /// What of its budgets a replay may use.
     pub gate: Arc<Gate>,
     /// Whose cgroup pays for what is read ahead of such a process.
@@ -81,6 +79,17 @@ pub struct FollowOptions {
     pub replay: bool,
     /// End the command when somebody sets this.
     pub stop: Option<Arc<AtomicBool>>,
+}
+
+/// A process that is followed for a while, with all that it starts.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Only files on these devices are read ahead; empty: all.
+    pub devices: BTreeSet<(u32, u32)>,
+    /// How long it is learnt from at most.
+    pub most: Duration,
 }
 
 /// How it went.
@@ -212,7 +221,7 @@ fn budget(options: &FollowOptions) -> Budget {
     // Whose own cgroup pays has processes of its own load it, whose pages are not told.
     let by_frames = !options.charge.is_reader() && !touches::are_told() && Frames::open().is_ok();
     let usual = Budget { gate: Arc::clone(&options.gate), by_frames, ..Budget::default() };
-    let Some((pid, _)) = options.process else { return usual };
+    let Some(Process { pid, .. }) = options.process else { return usual };
     Budget { window: options.charge.window_pages(pid), bill: options.charge.bill(pid), ..usual }
 }
 
@@ -447,18 +456,18 @@ fn plan<'a>(
     narrow: &'a [(usize, String)],
     quick: bool,
 ) -> Plan<'a> {
-    let process = options.process.as_ref().map(|(pid, _)| *pid);
+    let process = options.process.as_ref();
     Plan {
         ids,
         everyone: &[],
         of_everyone: None,
         ring_bytes: [RING_BYTES, RING_BYTES_OF_OURS],
-        scope: process.map_or(Scope::StartedByThisThread, Scope::Process),
+        scope: process.map_or(Scope::StartedByThisThread, |process| Scope::Process(process.pid)),
         beside: Beside::TasksAndSwitches,
         filter: None,
         narrow,
         argv: process.is_none().then_some(&options.command[..]),
-        duration: process.map(|_| PROCESS_MAX),
+        duration: process.map(|process| process.most),
         stop: options.stop.as_deref(),
         look_every: if quick { LOOK_EVERY_AHEAD } else { LOOK_EVERY },
     }
@@ -466,7 +475,8 @@ fn plan<'a>(
 
 /// File systems that a replay may read of.
 fn replayable(options: &FollowOptions, volumes: &Volumes) -> Volumes {
-    options.process.as_ref().map_or_else(|| volumes.clone(), |(_, devices)| volumes.within(devices))
+    let within = |process: &Process| volumes.within(&process.devices);
+    options.process.as_ref().map_or_else(|| volumes.clone(), within)
 }
 
 /// What there is before a run.

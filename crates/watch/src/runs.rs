@@ -1,16 +1,17 @@
-//! Programs of which a manifest is known, and units that were named: a run that begins is read ahead of by what its last runs taught, in
+//! Programs of which a manifest is known, and units that were named, the boot among them: a run that begins is read ahead of by what its last runs taught, in
 //! a thread of its own.
 //!
 //! ```text
 //!   exec ─▶ key: of its unit, else of the process ─▶ manifest? ─▶ decide: replay · hold out · off ─▶ follow.rs, attached to the process
 //!                                                       │ no
 //!                                                       └─▶ a unit's first start is recorded; a program is not known
+//!   the daemon begins, and the boot is not over ─▶ the same of the machine's first process
 //! ```
 //!
 //! So a run has its own events, is paced by its own touches, and what it earned is measured by its own waits, as under
 //! `forerun watch -- COMMAND`, which is also how a program becomes known. Where the daemon ends before a run, nothing is kept of it.
 
-use crate::follow::{self, Decision, FollowError, FollowOptions, Report};
+use crate::follow::{self, Decision, FollowError, FollowOptions, Process, Report};
 use crate::payers::Charge;
 use crate::pressure::Gate;
 use crate::store::Store;
@@ -25,6 +26,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long a process that somebody else started is learnt from: a start, not a life.
+const PROCESS_MAX: Duration = Duration::from_secs(120);
 
 /// Runs that are followed at once: each has rings of its own.
 pub(crate) const RUNS_MAX: usize = 4;
@@ -89,6 +94,16 @@ impl Runs {
         Self { store, devices, gate, charge, stop, observe, units, threads: Vec::new(), tell, told }
     }
 
+    /// The daemon begins; what is to be told of the boot, if that was named and is not over.
+    pub(crate) fn boot(&mut self) -> Option<Run> {
+        let left = |unit: &Unit| unit.boot_left();
+        let (at, most) = (0..).zip(&self.units).find_map(|(at, unit)| Some((at, left(unit)?)))?;
+        let (key, program) = (self.units[at].key(), PathBuf::from(self.units[at].name()));
+        let known = self.store.load(&key).ok().flatten();
+        let process = Process { pid: unit::FIRST_PROCESS, devices: self.devices.clone(), most };
+        Some(self.begin(Some(at), process, program, key, known))
+    }
+
     /// A process has begun a program; what is to be told, if it is a known one or starts a unit.
     pub(crate) fn started(&mut self, pid: u32) -> Option<Run> {
         self.threads.retain(|(.., thread)| !thread.is_finished());
@@ -106,18 +121,40 @@ impl Runs {
             (Key::Named { name, .. }, _) => name.into(),
             _ => return None,
         };
-        let decision = known.as_ref().map_or(Decision::Record, worth::decide_beside);
-        let (pages, runs) = known.as_ref().map_or((0, 0), |known| (known.file_pages(), known.recordings));
-        if !self.observe {
-            self.follow(unit, pid, program.clone(), key, known);
-        }
-        Some(Run { pid, program, what: RunWhat::Begun { decision, pages, runs } })
+        let process = Process { pid, devices: self.devices.clone(), most: PROCESS_MAX };
+        Some(self.begin(unit, process, program, key, known))
     }
 
-    fn follow(&mut self, unit: Option<usize>, pid: u32, program: PathBuf, key: Key, known: Option<Manifest>) {
+    /// Follows a run, unless only observing; what is to be told of it.
+    fn begin(
+        &mut self,
+        unit: Option<usize>,
+        process: Process,
+        program: PathBuf,
+        key: Key,
+        known: Option<Manifest>,
+    ) -> Run {
+        let decision = known.as_ref().map_or(Decision::Record, worth::decide_beside);
+        let (pages, runs) = known.as_ref().map_or((0, 0), |known| (known.file_pages(), known.recordings));
+        let pid = process.pid;
+        if !self.observe {
+            self.follow(unit, process, program.clone(), key, known);
+        }
+        Run { pid, program, what: RunWhat::Begun { decision, pages, runs } }
+    }
+
+    fn follow(
+        &mut self,
+        unit: Option<usize>,
+        process: Process,
+        program: PathBuf,
+        key: Key,
+        known: Option<Manifest>,
+    ) {
+        let pid = process.pid;
         let options = FollowOptions {
             command: Vec::new(),
-            process: Some((pid, self.devices.clone())),
+            process: Some(process),
             gate: Arc::clone(&self.gate),
             charge: self.charge.clone(),
             store: Some(self.store.clone()),
@@ -193,7 +230,8 @@ mod tests {
         let pid = child.id();
         child.wait().expect("ours");
         let key = Key::Named { kind: "program".into(), name: "true".into() };
-        runs.follow(None, pid, PathBuf::from("/bin/true"), key.clone(), Some(Manifest::new(key)));
+        let process = Process { pid, devices: BTreeSet::new(), most: PROCESS_MAX };
+        runs.follow(None, process, PathBuf::from("/bin/true"), key.clone(), Some(Manifest::new(key)));
         let begun = Instant::now();
         let mut told = Vec::new();
         while told.is_empty() && begun.elapsed() < Duration::from_secs(20) {

@@ -1,8 +1,9 @@
-//! Units and cgroups by name: whatever starts in one of them is read ahead of by what starts of it loaded before.
+//! Units and cgroups by name, and the boot: whatever starts in one of them is read ahead of by what starts of it loaded before.
 //!
 //! A program is known by its arguments and the folder it is started in, and a service may have others each time: a new port, a new
 //! release, a temporary folder. Its unit stays. A start of a unit is a program that somebody outside of it has started inside: what
-//! its own processes start belongs to it.
+//! its own processes start belongs to it. The boot is what the machine's first process starts in its first minutes; nobody starts that,
+//! so it begins with the daemon.
 //!
 //! ```text
 //!   exec ─▶ /proc/PID/cgroup: in a unit that was named? ─▶ its parent, too? ─▶ part of a start that is known already
@@ -11,6 +12,10 @@
 
 use forerun_manifest::Key;
 use std::fs;
+use std::time::Duration;
+
+/// That process.
+pub(crate) const FIRST_PROCESS: u32 = 1;
 
 /// Units and cgroups that can be named: each program that starts is held against all of them.
 pub const UNITS_MAX: usize = 64;
@@ -21,13 +26,15 @@ const KIND: &str = ".service";
 /// What units that hold others end with, in the tree of the service manager.
 const SLICE: &str = ".slice";
 
-/// A unit of the service manager, or a cgroup.
+/// A unit of the service manager, a cgroup, or the boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// By name, with its kind: `postgresql.service`, of the system's own manager.
     Named(String),
     /// By its path below the root of cgroups, without slashes at its ends; what is below it belongs to it.
     Cgroup(String),
+    /// All that is started so long after the machine's first process was.
+    Boot(Duration),
 }
 
 impl Unit {
@@ -52,7 +59,17 @@ impl Unit {
     pub fn name(&self) -> &str {
         match self {
             Self::Named(name) | Self::Cgroup(name) => name,
+            Self::Boot(_) => "boot",
         }
+    }
+
+    /// How much is left of a boot; `None` where it is over, or nothing tells when it began, or this is none.
+    #[must_use]
+    pub fn boot_left(&self) -> Option<Duration> {
+        let Self::Boot(most) = self else { return None };
+        let stat = fs::read_to_string(format!("/proc/{FIRST_PROCESS}/stat")).ok()?;
+        let uptime = fs::read_to_string("/proc/uptime").ok()?;
+        most.checked_sub(age(&stat, &uptime, rustix::param::clock_ticks_per_second())?)
     }
 
     /// The key of its manifest.
@@ -61,6 +78,7 @@ impl Unit {
         let kind = match self {
             Self::Named(_) => "unit",
             Self::Cgroup(_) => "cgroup",
+            Self::Boot(_) => return Key::Named { kind: "boot".into(), name: "system".into() },
         };
         Key::Named { kind: kind.into(), name: self.name().to_owned() }
     }
@@ -76,6 +94,7 @@ impl Unit {
             Self::Cgroup(of) => {
                 path.strip_prefix(of.as_str()).is_some_and(|below| !below.starts_with(|c| c != '/'))
             }
+            Self::Boot(_) => false,
         })
     }
 }
@@ -90,6 +109,16 @@ pub(crate) fn begun(pid: u32, units: &[Unit]) -> Option<usize> {
     let at = units.iter().position(|unit| unit.holds(&own))?;
     let parent = parent_of(pid).and_then(text).unwrap_or_default();
     (!units[at].holds(&parent)).then_some(at)
+}
+
+/// How long ago a process began, by its `stat`, the system's `uptime`, and ticks of a second.
+fn age(stat: &str, uptime: &str, ticks: u64) -> Option<Duration> {
+    // Behind the name, which may hold anything, the twentieth word is the 22nd field.
+    let began: f64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
+    let now: f64 = uptime.split_whitespace().next()?.parse().ok()?;
+    #[expect(clippy::cast_precision_loss, reason = "a hundred ticks or so")]
+    let began = began / ticks as f64;
+    Duration::try_from_secs_f64((now - began).max(0.0)).ok()
 }
 
 /// Who has started a process.
@@ -133,6 +162,18 @@ mod tests {
         let (unit, group) = (Unit::Named("a.slice".into()), Unit::Cgroup("a.slice".into()));
         assert_ne!(unit.key(), group.key());
         assert_eq!(unit.key(), Key::Named { kind: "unit".into(), name: "a.slice".into() });
+    }
+
+    #[test]
+    fn a_boot_is_as_old_as_the_first_process_whatever_that_is_called() {
+        let stat = format!("1 (a) b) S {} 700 0 1", ["0"; 18].join(" "));
+        assert_eq!(age(&stat, "127.25 9.00\n", 100), Some(Duration::from_millis(120_250)));
+        assert_eq!(age(&stat, "6.5 0\n", 100), Some(Duration::ZERO), "clocks of a namespace");
+        assert_eq!((age("1 (a) S 0", "6 0", 100), age(&stat, "", 100)), (None, None));
+        let boot = Unit::Boot(Duration::MAX);
+        assert!(boot.boot_left().is_some() && !boot.holds("0::/init.scope\n"), "nobody starts it");
+        assert_eq!(Unit::Boot(Duration::ZERO).boot_left().unwrap_or_default(), Duration::ZERO);
+        assert_eq!(Unit::Named("a".into()).boot_left(), None);
     }
 
     #[test]

@@ -25,6 +25,7 @@ Examples:
   sudo forerun watch --only /srv             # all programs, on the file system that holds /srv
   sudo forerun watch --scheme 'flashy(poll=250ms)'   # all programs, as this scheme decides alone
   sudo forerun watch --unit postgresql       # all programs, and each start of that unit as one thing
+  sudo forerun watch --boot                  # all programs, and the boot as one thing
   sudo forerun watch --http 8000             # and show what it does: a page, /metrics, and for `forerun top`
   forerun manifest show /var/lib/forerun/manifests/git-*.manifest
 
@@ -60,10 +61,10 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     pub(crate) record: Option<PathBuf>,
     /// Replay a log of inputs: the engine must give the same outputs, byte for byte
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "state", "no_replay", "scheme", "check", "observe", "no_bpf", "only", "charge", "unit", "cgroup", "http", "log_inputs", "record"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "state", "no_replay", "scheme", "check", "observe", "no_bpf", "only", "charge", "unit", "cgroup", "boot", "http", "log_inputs", "record"])]
     replay_log: Option<PathBuf>,
     /// Say what works here and what is missing, and run nothing; exit code 4 if nothing works
-    #[arg(long, conflicts_with_all = ["command", "state", "no_replay", "scheme", "observe", "no_bpf", "only", "charge", "unit", "cgroup", "http", "log_inputs", "record"])]
+    #[arg(long, conflicts_with_all = ["command", "state", "no_replay", "scheme", "observe", "no_bpf", "only", "charge", "unit", "cgroup", "boot", "http", "log_inputs", "record"])]
     check: bool,
     /// All programs: decide and say so, but change nothing
     #[arg(long, conflicts_with = "command")]
@@ -86,6 +87,10 @@ pub(crate) struct WatchArgs {
     /// All programs: the same of a cgroup by its path below the root of cgroups, and of what is below it; may be repeated
     #[arg(long, value_name = "PATH", value_parser = cgroup, conflicts_with = "command")]
     cgroup: Vec<Unit>,
+    /// All programs: the boot as one thing, which is what the machine's first process starts in its first TIME [default: 2m]. For a
+    /// daemon that starts early (docs/watch.md); when that time is over it does nothing
+    #[arg(long, value_name = "TIME", value_parser = boot, num_args = 0..=1, require_equals = true, default_missing_value = "2m", conflicts_with = "command")]
+    boot: Option<Unit>,
     /// All programs: a live page, its figures as JSON and for Prometheus, and what `forerun top` shows; HOST:PORT, a port of
     /// 127.0.0.1, or the path of a unix socket (with a slash), which is its owner's alone
     #[arg(long, value_name = "PLACE", conflicts_with = "command")]
@@ -109,9 +114,9 @@ impl WatchArgs {
         self.command.is_empty() && !self.check && self.replay_log.is_none()
     }
 
-    /// Units and cgroups whose starts are known by their names.
+    /// Units and cgroups whose starts are known by their names, and the boot.
     pub(crate) fn units(&self) -> Result<Vec<Unit>, CliError> {
-        let units: Vec<Unit> = self.unit.iter().chain(&self.cgroup).cloned().collect();
+        let units: Vec<Unit> = self.unit.iter().chain(&self.cgroup).chain(&self.boot).cloned().collect();
         if units.len() > UNITS_MAX {
             let what = format!("{} units and cgroups are named", units.len());
             return Err(CliError::usage("--unit", &what, &format!("{UNITS_MAX} can be told apart")));
@@ -127,6 +132,10 @@ fn unit(text: &str) -> Result<Unit, String> {
 fn cgroup(text: &str) -> Result<Unit, String> {
     let what = "a path below the root of cgroups is wanted, as in system.slice/postgresql.service";
     Unit::cgroup(text).ok_or_else(|| what.into())
+}
+
+fn boot(text: &str) -> Result<Unit, String> {
+    super::ctl::time(text).map(Unit::Boot)
 }
 
 fn is_none(scheme: &SchemeSpec) -> bool {

@@ -15,6 +15,7 @@ use forerun_watch::daemon::{
 };
 use forerun_watch::outcome::RecordError;
 use forerun_watch::store;
+use forerun_watch::unit::Unit;
 use page::Page;
 use reads::Reads;
 use serde::Serialize;
@@ -124,12 +125,16 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
     let observe = args.observe;
     let state = args.state.clone().unwrap_or_else(store::default_folder);
     let page = args.http.as_ref().map(|place| Page::start(place, observe)).transpose()?;
+    let units = args.units()?;
+    if units.iter().any(|unit| matches!(unit, Unit::Boot(_)) && unit.boot_left().is_none()) {
+        ui.say("forerun: this boot is over: the next is recorded, or read ahead of");
+    }
     let options = DaemonOptions {
         observe,
         scheme: args.scheme.clone().filter(|scheme| scheme.to_string() != "auto"),
         log_inputs: args.log_inputs.clone(),
         only: args.only.clone(),
-        units: args.units()?,
+        units,
         state,
         charge_reader: args.charge == super::watch::ChargeTo::Reader,
         bpf: !args.no_bpf,

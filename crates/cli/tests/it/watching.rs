@@ -3,6 +3,7 @@
 use super::devices::{Made, sh};
 use crate::{forerun, json, output, skipped};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn file(folder: &Path, name: &str, bytes: usize) -> String {
     let path = folder.join(name);
@@ -57,8 +58,50 @@ fn units_are_wanted_by_name_and_without_a_command() {
     wrong(&["--unit", "a/b"], "postgresql.service");
     wrong(&["--cgroup", "/"], "below the root");
     wrong(&["--unit", "db", "--", "true"], "cannot be used with");
+    wrong(&["--boot", "--", "true"], "cannot be used with");
+    wrong(&["--boot=soon"], "no time");
     let many: Vec<String> = (0..65).map(|number| format!("--unit=u{number}")).collect();
     wrong(&many.iter().map(String::as_str).collect::<Vec<_>>(), "64 can be told apart");
+}
+
+/// A "machine": a namespace of processes, whose first is a shell that starts the daemon and then reads a file, often, since it is not told
+/// when it begins to be seen. What the daemon said.
+fn boot(state: &str, data: &str, most: &str) -> Option<Vec<serde_json::Value>> {
+    let script = r#"mkfifo "$2.ready"; "$0" watch --json --only "$3" --state "$2" --boot="$4" > "$2.ready" &
+        { IFS= read -r line; echo "$line"; for at in $(seq 300); do cat "$3" > /dev/null; done; while IFS= read -r line; do echo "$line"; case $line in *run-end*) break;; esac; done; kill $!; } < "$2.ready""#;
+    let words = ["--pid", "--fork", "--mount-proc", "sh", "-c", script, env!("CARGO_BIN_EXE_forerun"), "-"];
+    let done = Command::new("unshare").args(words).args([state, data, most]).output().ok()?;
+    std::fs::remove_file(format!("{state}.ready")).ok();
+    let text = String::from_utf8(done.stdout).expect("UTF-8");
+    let lines = text.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+    Some(lines.collect::<Vec<_>>()).filter(|lines| lines.len() > 1)
+}
+
+#[test]
+fn a_boot_is_recorded_and_the_next_one_is_read_ahead_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = file(folder.path(), "data", 1 << 20);
+    let state = folder.path().join("state");
+    let state = state.to_str().expect("UTF-8");
+    let Some(first) = boot(state, &data, "3s") else {
+        return eprintln!("skipped: no namespace of processes, or nothing is told of them");
+    };
+    let told = |lines: &[serde_json::Value], event: &str| {
+        let line = lines.iter().find(|line| line["event"] == event).expect(event);
+        assert_eq!(line["program"], "boot", "{line}");
+        line.clone()
+    };
+    assert_eq!(told(&first, "run")["decision"], "record", "{first:?}");
+    // And what its programs are made of.
+    assert!(told(&first, "run-end")["run"]["file_pages"].as_u64() >= Some(256), "{first:?}");
+    let again = boot(state, &data, "3s").expect("as before");
+    assert_eq!(told(&again, "run")["runs"], 1, "{again:?}");
+    let kept = manifests(Path::new(state)).pop().expect("one");
+    let shown = json(&["manifest", "show", kept.to_str().expect("UTF-8"), "--json"]);
+    let has_data = shown["files"].as_array().is_some_and(|files| {
+        files.iter().any(|file| file["path"] == *data && file["runs"][0]["pages"] == 256)
+    });
+    assert!(shown["recordings"] == 2 && has_data, "{shown}");
 }
 
 #[test]
@@ -355,7 +398,7 @@ fn a_watching_daemon_is_seen_through_its_socket_by_top() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
     let (state, socket) = (path("state"), path("page.sock"));
-    let mut daemon = std::process::Command::new(env!("CARGO_BIN_EXE_forerun"))
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_forerun"))
         .args(["watch", "--observe", "--json", "--state", &state, "--http", &socket])
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::null())
@@ -384,9 +427,7 @@ fn a_watching_daemon_is_seen_through_its_socket_by_top() {
     let runs = budgets.iter().find(|budget| budget["name"] == "runs").expect("runs are bounded");
     assert_eq!((&runs["now"], &runs["max"]), (&0.into(), &4.into()));
     assert!(output(&["top", "--once", &socket]).contains("watching, observing"));
-    assert!(
-        std::process::Command::new("kill").arg(daemon.id().to_string()).status().is_ok_and(|s| s.success())
-    );
+    assert!(Command::new("kill").arg(daemon.id().to_string()).status().is_ok_and(|s| s.success()));
     assert!(daemon.wait().expect("ours").success());
     assert!(!Path::new(&socket).exists(), "the socket goes with it");
 }
@@ -395,7 +436,7 @@ fn a_watching_daemon_is_seen_through_its_socket_by_top() {
 fn the_unit_of_the_daemon_is_hardened() {
     let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/forerun-watch.service");
     // The threshold is in tenths.
-    let judged = std::process::Command::new("systemd-analyze")
+    let judged = Command::new("systemd-analyze")
         .args(["security", "--offline=true", "--no-pager", "--threshold=30", unit])
         .output();
     let Ok(judged) = judged else {

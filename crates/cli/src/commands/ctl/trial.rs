@@ -58,7 +58,7 @@ enum By {
 }
 
 /// `60s`, `2m` or a number of seconds.
-fn time(text: &str) -> Result<Duration, String> {
+pub(in crate::commands) fn time(text: &str) -> Result<Duration, String> {
     let (number, unit) = match text.strip_suffix('m') {
         Some(minutes) => (minutes, 60.0),
         None => (text.strip_suffix('s').unwrap_or(text), 1.0),
