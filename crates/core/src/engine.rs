@@ -132,6 +132,12 @@ impl Engine {
         self.chooser = Some(chooser);
     }
 
+    /// Does what can wait until nobody does: a host that has nothing else to do calls it, so that who asks next is not held up by that. What
+    /// comes of it is the same whenever it is called, or never.
+    pub fn catch_up(&mut self) {
+        self.chooser.iter_mut().for_each(|chooser| chooser.catch_up());
+    }
+
     /// Numbers that the scheme shows, by name, and first those of whoever chose it.
     pub fn gauges(&mut self, out: &mut Vec<(&'static str, f64)>) {
         if let Some(chooser) = &self.chooser {

@@ -429,6 +429,8 @@ impl Server {
 
     /// Waits until something is ready: looking again and again for a little while where that pays, then asleep.
     fn wait(&mut self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
+        // Answers are on their way, and members at work.
+        self.served.iter_mut().for_each(|served| served.volume.catch_up());
         let moved = std::mem::take(&mut self.requests_of_turn).max(std::mem::take(&mut self.answers_of_turn));
         let members = self.served.iter().any(|served| served.volume.waits_for_members());
         let awaited = if members { Awaited::Members } else { Awaited::Clients };

@@ -410,6 +410,11 @@ impl Volume {
         self.backend.launch();
     }
 
+    /// What the engine has put off, while nobody waits for anything else.
+    pub(crate) fn catch_up(&mut self) {
+        self.engine.catch_up();
+    }
+
     /// Whether members have something in hand.
     pub(crate) const fn waits_for_members(&self) -> bool {
         self.in_flight > 0

@@ -147,6 +147,8 @@ pub(super) struct Chooser {
     at_once: [bool; RING as usize],
     /// What readers waited for accesses that outlasted the ring, ns: it is told, and compared with nothing.
     outlasted: u64,
+    /// The newest access has not been given to the shadows yet.
+    owed: bool,
     /// Number of the first access of the batches that have not been judged.
     judged: u64,
     judge: Judge,
@@ -194,6 +196,7 @@ impl Chooser {
             waits: [0; BATCHES],
             at_once: [false; RING as usize],
             outlasted: 0,
+            owed: false,
             judged: 0,
             // What a drive reads ahead by itself no shadow learns. Below a page cache lies a layer of ours.
             judge: Judge::new(candidates.len(), layer == Layer::Array, now)
@@ -209,6 +212,7 @@ impl Chooser {
 
     /// An input comes, before the engine handles it.
     pub(super) fn hear(&mut self, now: Nanos, input: &Input<'_>) {
+        self.catch_up();
         match *input {
             Input::Read { id, access } | Input::Write { id, access, .. } => self.access(now, id, access),
             Input::Done { command, .. } => self.disks.ended(now, command),
@@ -269,12 +273,19 @@ impl Chooser {
         }
         self.at_once[(number % RING) as usize] = false;
         self.ring.push(Entry { access, came: now, after });
-        let Self { candidates, ring, disks, .. } = self;
-        for candidate in candidates.iter_mut() {
-            candidate.shadow.admit(ring, &disks.times);
-        }
+        self.owed = true;
         if number >= LAG + BATCH && (number + 1).is_multiple_of(BATCH) {
+            self.catch_up();
             self.judge_batch(now, number - LAG);
+        }
+    }
+
+    /// Gives the newest access to the shadows. That can wait until its reader has been served, but not for the next input: what is learned then comes
+    /// later. So nothing depends on when a host asks for it.
+    pub(super) fn catch_up(&mut self) {
+        if core::mem::take(&mut self.owed) {
+            let Self { candidates, ring, disks, .. } = self;
+            candidates.iter_mut().for_each(|candidate| candidate.shadow.admit(ring, &disks.times));
         }
     }
 
@@ -359,7 +370,7 @@ impl Chooser {
             candidate.shadow = shadow;
         }
         self.outlasted += self.late();
-        self.judged = 0;
+        (self.judged, self.owed) = (0, false);
         self.ring = Ring { entries: Vec::new(), count: 0 };
         self.flights.clear();
         self.processes = Recent::new(PROCESSES_MAX);
