@@ -10,7 +10,7 @@ fenced block follows the comment, its content is replaced by the command, so tha
 files to make only those; `--commands` runs nothing and writes the blocks from the files that there are.
 
 `--check` writes nothing: it runs the commands whose figures are of virtual time, which are the same on every machine, and
-fails where an output differs from the committed one. `--quick` leaves out those that take minutes (`reproduce`, and comparisons
+fails where an output differs from the committed one. `--quick` leaves out those that take minutes (`reproduce`, many seeds or many pairs, and comparisons
 with `oracle` but the README's), `--binary DIR`
 takes the binary from there.
 """
@@ -22,6 +22,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WIDTH = 118
@@ -49,7 +50,7 @@ def check(figures, binary, quick):
     wanted = []
     for target, command in sorted(set(figures)):
         # Whatever else runs measures a machine, or draws.
-        if not re.search(r"(^|; |do )(forerun |scripts/figure-(regret|demo-nearby|mixes).py$)", command) or (quick and re.search(" reproduce |demo-nearby|mixes", command)):
+        if not re.search(r"(^|; |do )(forerun |scripts/figure-(regret|demo-nearby|mixes).py$)", command) or (quick and re.search(" reproduce |demo-nearby|mixes|regret", command)):
             continue
         traces = re.search(r"--traces (\S+)", command)
         if traces and not (ROOT / traces.group(1)).is_dir():
@@ -58,9 +59,12 @@ def check(figures, binary, quick):
         wanted.append((target, command))
     same = True
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as both:
-        outputs = both.map(lambda figure: output(figure[1], binary), wanted)
-        for (target, command), now in zip(wanted, outputs):
-            print(f"{target}: {command}", file=sys.stderr)
+        def timed(figure):
+            begun = time.monotonic()
+            return output(figure[1], binary), time.monotonic() - begun
+
+        for (target, command), (now, seconds) in zip(wanted, both.map(timed, wanted)):
+            print(f"{target}: {seconds:.1f} s: {command}", file=sys.stderr)
             told, found = (ROOT / target).read_text().splitlines(), now.splitlines()
             for line in difflib.unified_diff(told, found, target, "now", lineterm=""):
                 same = False
