@@ -96,6 +96,8 @@ class Forerun:
     """The binary, asked by its command line alone."""
 
     def __init__(self, path):
+        if not pathlib.Path(path).is_file():
+            sys.exit(f"matrix: --forerun {path}: there is no such file; cargo build --release makes it")
         self.path = path
         self.digest = hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()[:16]
 
