@@ -37,10 +37,10 @@ pub(crate) fn check(outputs: &[(&'static str, Option<&Path>)], read: &[PathBuf])
 }
 
 /// Refuses `-` for what goes into a file alone, which would be one of that name.
-pub(crate) fn check_is_file(path: Option<&Path>) -> Result<(), CliError> {
+pub(crate) fn check_is_file(option: &'static str, path: Option<&Path>) -> Result<(), CliError> {
     if path.is_some_and(|path| path.as_os_str() == "-") {
         let what = "it is no name for standard output here";
-        return Err(CliError::usage("--output -", what, "name a file; ./- is one of that name"));
+        return Err(CliError::usage(&format!("{option} -"), what, "name a file; ./- is one of that name"));
     }
     Ok(())
 }

@@ -130,7 +130,7 @@ fn show(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
 }
 
 fn import(args: &ImportArgs, ui: &Ui) -> Result<(), CliError> {
-    outputs::check_is_file(args.output.as_deref())?;
+    outputs::check_is_file("--output", args.output.as_deref())?;
     outputs::check(&[("--output", args.output.as_deref())], std::slice::from_ref(&args.file))?;
     let spec = disksim::import(&args.file).map_err(|problem| CliError::failure("", problem))?; // it names its file
     let name = args.file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());

@@ -197,7 +197,7 @@ fn wrote(path: &Path, manifest: &Manifest, ui: &Ui) -> Result<(), CliError> {
 }
 
 fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
-    outputs::check_is_file(Some(&args.output))?;
+    outputs::check_is_file("--output", Some(&args.output))?;
     outputs::check(&[("--output", Some(&args.output))], &[])?;
     let stop =
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
@@ -470,7 +470,7 @@ fn verify(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
 }
 
 fn merge(args: &MergeArgs, ui: &Ui) -> Result<(), CliError> {
-    outputs::check_is_file(Some(&args.output))?;
+    outputs::check_is_file("--output", Some(&args.output))?;
     outputs::check(&[("--output", Some(&args.output))], &args.manifests)?;
     let (first, rest) = args.manifests.split_first().expect("clap wants two");
     let mut merged = open(first)?;
@@ -538,7 +538,7 @@ fn replay(args: &ReplayArgs, ui: &Ui) -> Result<(), CliError> {
 }
 
 fn take_snapshot(args: &SnapshotArgs, ui: &Ui) -> Result<(), CliError> {
-    outputs::check_is_file(Some(&args.output))?;
+    outputs::check_is_file("--output", Some(&args.output))?;
     outputs::check(&[("--output", Some(&args.output))], &[])?;
     let taken = snapshot::snapshot(&args.paths, &args.name)
         .map_err(|problem| CliError::failure("snapshot", problem))?;

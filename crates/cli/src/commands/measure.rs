@@ -101,7 +101,7 @@ const ROW_MODEL: (u64, f64) = (4_000, 20.0);
 pub(crate) fn measure(args: &MeasureArgs, ui: &Ui) -> Result<(), CliError> {
     let read: Vec<PathBuf> =
         args.path.iter().cloned().chain(args.model.as_ref().map(PathBuf::from)).collect();
-    outputs::check_is_file(args.output.as_deref())?;
+    outputs::check_is_file("--output", args.output.as_deref())?;
     outputs::check(&[("--output", args.output.as_deref())], &read)?;
     let (mut target, number): (Box<dyn Target>, _) = match (&args.path, &args.model) {
         (Some(path), _) => (Box::new(open(path)?), number(path)),

@@ -1,6 +1,7 @@
 //! `forerun watch`: a command, read ahead of by what its last runs taught; without one, all programs (`watch_all.rs`).
 
 use crate::error::{CliError, Kind};
+use crate::outputs;
 use crate::ui::Ui;
 use clap::Args;
 use forerun_core::registry::SchemeSpec;
@@ -50,6 +51,9 @@ pub(crate) struct WatchArgs {
     /// Record, but do not read ahead
     #[arg(long, requires = "command")]
     no_replay: bool,
+    /// With a command: write what --json would print to this file, apart from what the command prints itself
+    #[arg(long, value_name = "FILE", requires = "command")]
+    report: Option<PathBuf>,
     /// With a command: the scheme of a page cache that reads ahead by pattern besides, or none [default: stride, in runs that
     /// are not replayed]. All programs: the scheme that decides alone [default: auto]
     #[arg(long, value_name = "SCHEME", value_parser = scheme)]
@@ -167,6 +171,8 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
     let stop =
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
     let folder = args.state.clone().unwrap_or_else(store::default_folder);
+    outputs::check_is_file("--report", args.report.as_deref())?;
+    outputs::check(&[("--report", args.report.as_deref())], &[])?;
     let options = FollowOptions {
         command: args.command.clone(),
         process: None,
@@ -181,6 +187,10 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
         stop: Some(stop),
     };
     let report = follow::follow(&options, &mut |_| {}).map_err(|error| problem("watch", error))?;
+    if let Some(path) = &args.report {
+        let text = serde_json::to_string(&RunJson::of(&report));
+        outputs::write(path, text.map_err(|problem| CliError::failure("--report", problem))? + "\n")?;
+    }
     tell(&report, ui)?;
     ended("watch", report.ended)
 }

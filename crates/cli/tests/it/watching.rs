@@ -60,6 +60,8 @@ fn units_are_wanted_by_name_and_without_a_command() {
     wrong(&["--unit", "db", "--", "true"], "cannot be used with");
     wrong(&["--boot", "--", "true"], "cannot be used with");
     wrong(&["--boot=soon"], "no time");
+    wrong(&["--report", "r.json"], "required arguments");
+    wrong(&["--report", "-", "--", "true"], "name a file");
     let many: Vec<String> = (0..65).map(|number| format!("--unit=u{number}")).collect();
     wrong(&many.iter().map(String::as_str).collect::<Vec<_>>(), "64 can be told apart");
 }
@@ -84,7 +86,7 @@ fn a_boot_is_recorded_and_the_next_one_is_read_ahead_of() {
     let state = folder.path().join("state");
     let state = state.to_str().expect("UTF-8");
     let Some(first) = boot(state, &data, "3s") else {
-        return eprintln!("skipped: no namespace of processes, or nothing is told of them");
+        return skipped("no namespace of processes, or nothing is told of them");
     };
     let told = |lines: &[serde_json::Value], event: &str| {
         let line = lines.iter().find(|line| line["event"] == event).expect(event);
@@ -132,8 +134,10 @@ fn the_second_run_of_a_command_knows_the_first() {
     let data = file(folder.path(), "data", 1 << 20);
     let state = folder.path().join("state");
     let path = state.to_str().expect("UTF-8");
+    let report = folder.path().join("report.json");
     let run = |more: &[&str]| {
-        let words = [&["watch", "--state", path, "--json"], more, &["--", "cat", &data]].concat();
+        let apart = ["--report", report.to_str().expect("UTF-8")];
+        let words = [&["watch", "--state", path, "--json"], &apart[..], more, &["--", "cat", &data]].concat();
         let done = forerun(&words).output().expect("it runs");
         if done.status.code() == Some(4) {
             assert!(String::from_utf8_lossy(&done.stderr).contains("forerun: "), "says why");
@@ -142,12 +146,10 @@ fn the_second_run_of_a_command_knows_the_first() {
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         let line =
             done.stdout.rsplit(|&b| b == b'\n').nth(1).expect("a line behind the command's own").to_vec();
-        Some(
-            serde_json::from_slice::<serde_json::Value>(
-                &line[line.iter().position(|&b| b == b'{').expect("JSON")..],
-            )
-            .expect("JSON"),
-        )
+        let told = &line[line.iter().position(|&b| b == b'{').expect("JSON")..];
+        let apart = std::fs::read(&report).expect("written");
+        assert_eq!(apart, [told, b"\n"].concat(), "the same without what the command prints");
+        Some(serde_json::from_slice::<serde_json::Value>(&apart).expect("JSON"))
     };
     let Some(first) = run(&[]) else { return };
     assert_eq!(first["decision"], "record", "{first}");

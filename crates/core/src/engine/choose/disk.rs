@@ -29,11 +29,13 @@ pub(super) struct Real {
     pub(super) times: Times,
     followed: Vec<Followed>,
     followed_max: usize,
+    /// Commands that have ended since somebody asked, and how long they took, ns.
+    lately: (u64, u64),
 }
 
 impl Real {
     pub(super) fn new(times: Times, disks: usize) -> Self {
-        Self { times, followed: Vec::new(), followed_max: disks * FOLLOWED_MAX }
+        Self { times, followed: Vec::new(), followed_max: disks * FOLLOWED_MAX, lately: (0, 0) }
     }
     /// A command left for a disk.
     pub(super) fn left(&mut self, now: Nanos, start: &Start) {
@@ -53,7 +55,13 @@ impl Real {
         if let Some(place) = self.followed.iter().position(|followed| followed.command == command) {
             let Followed { disk, at, blocks, left, .. } = self.followed.swap_remove(place);
             self.times.ended(now, disk, at, blocks, left);
+            self.lately = (self.lately.0 + 1, self.lately.1 + now.since(left).0);
         }
+    }
+    /// How long a command took in the mean since this was asked last; nothing where there was none.
+    pub(super) fn mean_lately(&mut self) -> Nanos {
+        let (count, ns) = core::mem::take(&mut self.lately);
+        Nanos(ns / count.max(1))
     }
 }
 
