@@ -9,6 +9,7 @@
 mod advice;
 mod args;
 mod commands;
+mod duration;
 mod error;
 mod fail_if;
 mod journal;

@@ -1,6 +1,6 @@
 //! The engine: one cache layer, fed with inputs, drained of outputs, told the time.
 //!
-//! A host is a loop: `handle` an input, `poll` until empty, sleep until `next_wake`. There is no other way in or out. A
+//! A host is a loop: `handle` an input, `poll` until empty, sleep until `next_wake`, before which it may let the engine `catch_up`. There is no other way in or out. A
 //! stack of layers is engines joined by the host: the upper's `Start` becomes the lower's access, the lower's `Ready` the
 //! upper's `Done`.
 //!
@@ -132,8 +132,8 @@ impl Engine {
         self.chooser = Some(chooser);
     }
 
-    /// Does what can wait until nobody does: a host that has nothing else to do calls it, so that who asks next is not held up by that. What
-    /// comes of it is the same whenever it is called, or never.
+    /// Does what was put off, for a host that has nothing else to do; else it is done before the next input, and whoever sent that waits for it. Outputs and
+    /// decisions are the same whenever it is called, or never.
     pub fn catch_up(&mut self) {
         self.chooser.iter_mut().for_each(|chooser| chooser.catch_up());
     }

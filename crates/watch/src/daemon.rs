@@ -171,7 +171,8 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     };
     daemon.begin().map_err(RecordError::Ring)?;
     say(&Told::Ready { sees, in_kernel, taken_back });
-    daemon.runs.boot().into_iter().for_each(|run| say(&Told::Run(run)));
+    let boot = if alone { None } else { daemon.runs.boot() };
+    boot.into_iter().for_each(|run| say(&Told::Run(run)));
     let ended = daemon.watch(&options.stop, say);
     let logged = daemon.end(&options.stop, say);
     // Who waits for us does not wait for that: one tracepoint after the other would be let go of.

@@ -28,6 +28,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// File that says which boot was followed last.
+const FOLLOWED: &str = "boot-followed";
+
 /// How long a process that somebody else started is learnt from: a start, not a life.
 const PROCESS_MAX: Duration = Duration::from_secs(120);
 
@@ -57,7 +60,7 @@ pub enum RunWhat {
         /// How many runs that is of.
         runs: u16,
     },
-    /// It is over, or two minutes old.
+    /// It is over, or as old as a start may be.
     Ended(Box<Report>),
     /// It could not be followed.
     Failed(String),
@@ -94,10 +97,19 @@ impl Runs {
         Self { store, devices, gate, charge, stop, observe, units, threads: Vec::new(), tell, told }
     }
 
-    /// The daemon begins; what is to be told of the boot, if that was named and is not over.
+    /// The daemon begins; what is to be told of the boot, if that was named, is not over, and is not followed for the second time: a daemon that
+    /// is started again would take the end of a boot for a whole one.
     pub(crate) fn boot(&mut self) -> Option<Run> {
         let left = |unit: &Unit| unit.boot_left();
         let (at, most) = (0..).zip(&self.units).find_map(|(at, unit)| Some((at, left(unit)?)))?;
+        let (id, mark) = (unit::boot_id()?, self.store.folder().join(FOLLOWED));
+        if fs::read_to_string(&mark).is_ok_and(|last| last == id) {
+            return None;
+        }
+        if !self.observe {
+            // Where that cannot be written nothing of the boot can be kept.
+            drop(fs::create_dir_all(self.store.folder()).and_then(|()| fs::write(&mark, id)));
+        }
         let (key, program) = (self.units[at].key(), PathBuf::from(self.units[at].name()));
         let known = self.store.load(&key).ok().flatten();
         let process = Process { pid: unit::FIRST_PROCESS, devices: self.devices.clone(), most };
@@ -107,6 +119,11 @@ impl Runs {
     /// A process has begun a program; what is to be told, if it is a known one or starts a unit.
     pub(crate) fn started(&mut self, pid: u32) -> Option<Run> {
         self.threads.retain(|(.., thread)| !thread.is_finished());
+        // All that the first process starts belongs to the boot, and would be read ahead of twice.
+        let boots = |of: &Option<usize>| of.is_some_and(|at| matches!(self.units[at], Unit::Boot(_)));
+        if self.threads.iter().any(|(of, ..)| boots(of)) {
+            return None;
+        }
         let unit = unit::begun(pid, &self.units);
         let key = unit.map_or_else(|| follow::key_of_process(pid), |at| Some(self.units[at].key()))?;
         // What is damaged is recorded anew: of a unit now, of a program by the next run under `watch -- COMMAND`.

@@ -113,6 +113,10 @@ impl Store {
     pub const fn new(folder: PathBuf) -> Self {
         Self(folder)
     }
+    /// The folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.0
+    }
 
     /// Where the manifest of a key is, or would be.
     #[must_use]

@@ -67,9 +67,8 @@ impl Unit {
     #[must_use]
     pub fn boot_left(&self) -> Option<Duration> {
         let Self::Boot(most) = self else { return None };
-        let stat = fs::read_to_string(format!("/proc/{FIRST_PROCESS}/stat")).ok()?;
         let uptime = fs::read_to_string("/proc/uptime").ok()?;
-        most.checked_sub(age(&stat, &uptime, rustix::param::clock_ticks_per_second())?)
+        most.checked_sub(age(&first_process()?, &uptime, rustix::param::clock_ticks_per_second())?)
     }
 
     /// The key of its manifest.
@@ -111,14 +110,28 @@ pub(crate) fn begun(pid: u32, units: &[Unit]) -> Option<usize> {
     (!units[at].holds(&parent)).then_some(at)
 }
 
+/// Which boot this is: no other, of this machine or of a container, has the same text.
+pub(crate) fn boot_id() -> Option<String> {
+    let machine = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(format!("{} {}\n", machine.trim(), began(&first_process()?)?))
+}
+
+fn first_process() -> Option<String> {
+    fs::read_to_string(format!("/proc/{FIRST_PROCESS}/stat")).ok()
+}
+
+/// When a process began, by its `stat`, in ticks since the machine's start. Behind the name, which may hold anything, the twentieth word is the 22nd field.
+fn began(stat: &str) -> Option<u64> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
 /// How long ago a process began, by its `stat`, the system's `uptime`, and ticks of a second.
 fn age(stat: &str, uptime: &str, ticks: u64) -> Option<Duration> {
-    // Behind the name, which may hold anything, the twentieth word is the 22nd field.
-    let began: f64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
     let now: f64 = uptime.split_whitespace().next()?.parse().ok()?;
-    #[expect(clippy::cast_precision_loss, reason = "a hundred ticks or so")]
-    let began = began / ticks as f64;
-    Duration::try_from_secs_f64((now - began).max(0.0)).ok()
+    #[expect(clippy::cast_precision_loss, reason = "a hundred ticks or so a second")]
+    let (began, tick) = (began(stat)? as f64 / ticks as f64, 1.0 / ticks as f64);
+    // Both are cut to ticks. More than that ahead, the two are of different clocks, as in containers whose uptime is made up.
+    (now + tick >= began).then(|| Duration::try_from_secs_f64((now - began).max(0.0)).ok())?
 }
 
 /// Who has started a process.
@@ -168,7 +181,9 @@ mod tests {
     fn a_boot_is_as_old_as_the_first_process_whatever_that_is_called() {
         let stat = format!("1 (a) b) S {} 700 0 1", ["0"; 18].join(" "));
         assert_eq!(age(&stat, "127.25 9.00\n", 100), Some(Duration::from_millis(120_250)));
-        assert_eq!(age(&stat, "6.5 0\n", 100), Some(Duration::ZERO), "clocks of a namespace");
+        assert_eq!(age(&stat, "6.99 0\n", 100), Some(Duration::ZERO), "within a tick");
+        assert_eq!(age(&stat, "6.5 0\n", 100), None, "of another clock");
+        assert_eq!(boot_id(), boot_id());
         assert_eq!((age("1 (a) S 0", "6 0", 100), age(&stat, "", 100)), (None, None));
         let boot = Unit::Boot(Duration::MAX);
         assert!(boot.boot_left().is_some() && !boot.holds("0::/init.scope\n"), "nobody starts it");

@@ -7,8 +7,6 @@ mod servers;
 mod split;
 mod trial;
 
-pub(super) use trial::time;
-
 use super::top::{back_words, lag_words};
 use crate::error::{CliError, Kind};
 use crate::ui::{Style, Ui};

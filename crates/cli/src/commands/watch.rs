@@ -1,5 +1,6 @@
 //! `forerun watch`: a command, read ahead of by what its last runs taught; without one, all programs (`watch_all.rs`).
 
+use crate::duration::time;
 use crate::error::{CliError, Kind};
 use crate::outputs;
 use crate::ui::Ui;
@@ -51,7 +52,7 @@ pub(crate) struct WatchArgs {
     /// Record, but do not read ahead
     #[arg(long, requires = "command")]
     no_replay: bool,
-    /// With a command: write what --json would print to this file, apart from what the command prints itself
+    /// With a command: write what --json would print to this file when the command has ended, apart from what that prints itself
     #[arg(long, value_name = "FILE", requires = "command")]
     report: Option<PathBuf>,
     /// With a command: the scheme of a page cache that reads ahead by pattern besides, or none [default: stride, in runs that
@@ -91,7 +92,7 @@ pub(crate) struct WatchArgs {
     /// All programs: the same of a cgroup by its path below the root of cgroups, and of what is below it; may be repeated
     #[arg(long, value_name = "PATH", value_parser = cgroup, conflicts_with = "command")]
     cgroup: Vec<Unit>,
-    /// All programs: the boot as one thing, which is what the machine's first process starts in its first TIME [default: 2m]. For a
+    /// All programs: the boot as one thing, which is what the machine's first process starts in its first TIME, 2s to a day [default: 2m]. For a
     /// daemon that starts early (docs/watch.md); when that time is over it does nothing
     #[arg(long, value_name = "TIME", value_parser = boot, num_args = 0..=1, require_equals = true, default_missing_value = "2m", conflicts_with = "command")]
     boot: Option<Unit>,
@@ -120,11 +121,12 @@ impl WatchArgs {
 
     /// Units and cgroups whose starts are known by their names, and the boot.
     pub(crate) fn units(&self) -> Result<Vec<Unit>, CliError> {
-        let units: Vec<Unit> = self.unit.iter().chain(&self.cgroup).chain(&self.boot).cloned().collect();
+        let mut units: Vec<Unit> = self.unit.iter().chain(&self.cgroup).cloned().collect();
         if units.len() > UNITS_MAX {
             let what = format!("{} units and cgroups are named", units.len());
             return Err(CliError::usage("--unit", &what, &format!("{UNITS_MAX} can be told apart")));
         }
+        units.extend(self.boot.clone());
         Ok(units)
     }
 }
@@ -139,7 +141,7 @@ fn cgroup(text: &str) -> Result<Unit, String> {
 }
 
 fn boot(text: &str) -> Result<Unit, String> {
-    super::ctl::time(text).map(Unit::Boot)
+    time(text).map(Unit::Boot)
 }
 
 fn is_none(scheme: &SchemeSpec) -> bool {
@@ -173,6 +175,8 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
     let folder = args.state.clone().unwrap_or_else(store::default_folder);
     outputs::check_is_file("--report", args.report.as_deref())?;
     outputs::check(&[("--report", args.report.as_deref())], &[])?;
+    // Of a run that cannot be watched there is none, and not one of an earlier run.
+    drop(args.report.as_deref().filter(|path| path.is_file()).map(std::fs::remove_file));
     let options = FollowOptions {
         command: args.command.clone(),
         process: None,
@@ -187,11 +191,15 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
         stop: Some(stop),
     };
     let report = follow::follow(&options, &mut |_| {}).map_err(|error| problem("watch", error))?;
+    tell(&report, ui)?;
     if let Some(path) = &args.report {
         let text = serde_json::to_string(&RunJson::of(&report));
-        outputs::write(path, text.map_err(|problem| CliError::failure("--report", problem))? + "\n")?;
+        let text = text.map_err(|problem| CliError::failure("--report", problem))? + "\n";
+        // The command has ended, and its exit code is ours.
+        if let Err(problem) = outputs::write(path, text) {
+            ui.say(&format!("forerun: --report: {problem}"));
+        }
     }
-    tell(&report, ui)?;
     ended("watch", report.ended)
 }
 

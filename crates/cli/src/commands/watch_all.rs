@@ -127,7 +127,7 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
     let page = args.http.as_ref().map(|place| Page::start(place, observe)).transpose()?;
     let units = args.units()?;
     if units.iter().any(|unit| matches!(unit, Unit::Boot(_)) && unit.boot_left().is_none()) {
-        ui.say("forerun: this boot is over: the next is recorded, or read ahead of");
+        ui.say("forerun: this boot is over, or nothing tells when it began: the next is recorded, or read ahead of");
     }
     let options = DaemonOptions {
         observe,

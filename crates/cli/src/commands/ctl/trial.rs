@@ -6,6 +6,7 @@
 //! waits less does it stay. Whatever goes wrong, the old one is put back.
 
 use super::{parse, refused};
+use crate::duration::time;
 use crate::error::CliError;
 use crate::outputs;
 use clap::Args;
@@ -55,18 +56,6 @@ enum By {
     Clients,
     /// Each region of 64 MiB has one of them, whoever reads there
     Regions,
-}
-
-/// `60s`, `2m` or a number of seconds.
-pub(in crate::commands) fn time(text: &str) -> Result<Duration, String> {
-    let (number, unit) = match text.strip_suffix('m') {
-        Some(minutes) => (minutes, 60.0),
-        None => (text.strip_suffix('s').unwrap_or(text), 1.0),
-    };
-    let seconds =
-        number.parse::<f64>().map_err(|_| format!("{text:?} is no time, such as 60s or 10m"))? * unit;
-    let fits = (2.0..=86_400.0).contains(&seconds);
-    fits.then(|| Duration::from_secs_f64(seconds)).ok_or_else(|| "from 2 seconds to a day".to_owned())
 }
 
 /// What was read in one turn.
@@ -408,13 +397,5 @@ mod tests {
         assert!(text.contains(&esc(&sentence_of(&outcome))) && !text.contains("<b>"), "{text}");
         assert_eq!(bars(&outcome).matches("<rect").count(), 4, "one a turn");
         assert!(words(&outcome).contains("1.00 ms of      100 reads"), "{}", words(&outcome));
-    }
-
-    #[test]
-    fn a_time_has_a_unit_or_is_in_seconds() {
-        for (text, seconds) in [("60s", 60), ("2m", 120), ("5", 5)] {
-            assert_eq!(time(text), Ok(Duration::from_secs(seconds)));
-        }
-        assert!(time("1s").is_err() && time("long").is_err() && time("-5s").is_err());
     }
 }
