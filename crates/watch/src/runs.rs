@@ -102,13 +102,13 @@ impl Runs {
     pub(crate) fn boot(&mut self) -> Option<Run> {
         let left = |unit: &Unit| unit.boot_left();
         let (at, most) = (0..).zip(&self.units).find_map(|(at, unit)| Some((at, left(unit)?)))?;
-        let (id, mark) = (unit::boot_id()?, self.store.folder().join(FOLLOWED));
-        if fs::read_to_string(&mark).is_ok_and(|last| last == id) {
+        let id = unit::boot_id()?;
+        if self.store.has_noted(FOLLOWED, &id) {
             return None;
         }
         if !self.observe {
-            // Where that cannot be written nothing of the boot can be kept.
-            drop(fs::create_dir_all(self.store.folder()).and_then(|()| fs::write(&mark, id)));
+            // Where that cannot be written nothing of the boot can be kept either.
+            drop(self.store.note(FOLLOWED, &id));
         }
         let (key, program) = (self.units[at].key(), PathBuf::from(self.units[at].name()));
         let known = self.store.load(&key).ok().flatten();
@@ -154,21 +154,10 @@ impl Runs {
         let decision = known.as_ref().map_or(Decision::Record, worth::decide_beside);
         let (pages, runs) = known.as_ref().map_or((0, 0), |known| (known.file_pages(), known.recordings));
         let pid = process.pid;
-        if !self.observe {
-            self.follow(unit, process, program.clone(), key, known);
+        let begun = Run { pid, program: program.clone(), what: RunWhat::Begun { decision, pages, runs } };
+        if self.observe {
+            return begun;
         }
-        Run { pid, program, what: RunWhat::Begun { decision, pages, runs } }
-    }
-
-    fn follow(
-        &mut self,
-        unit: Option<usize>,
-        process: Process,
-        program: PathBuf,
-        key: Key,
-        known: Option<Manifest>,
-    ) {
-        let pid = process.pid;
         let options = FollowOptions {
             command: Vec::new(),
             process: Some(process),
@@ -194,6 +183,7 @@ impl Runs {
         // Without a thread it is not read ahead of.
         let thread = std::thread::Builder::new().name("forerun-run".into()).spawn(run);
         self.threads.extend(thread.ok().map(|thread| (unit, pid, thread)));
+        begun
     }
 
     /// Runs that are followed.
@@ -238,6 +228,60 @@ mod tests {
     use crate::outcome::RecordError;
     use std::time::{Duration, Instant};
 
+    /// Runs that only observe, of a folder, with a boot that is not over.
+    fn observing(folder: &Path) -> Runs {
+        let (gate, stop) = (Arc::default(), Arc::default());
+        let units = vec![Unit::Boot(Duration::MAX)];
+        let store = Store::new(folder.to_owned());
+        Runs::new(store, BTreeSet::new(), gate, &Charge::default(), stop, true, units)
+    }
+
+    #[test]
+    fn a_boot_is_followed_once_and_another_one_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut runs = observing(folder.path());
+        let first = runs.boot().expect("nothing is noted");
+        let RunWhat::Begun { decision: Decision::Record, pages: 0, runs: 0 } = first.what else {
+            panic!("{first:?}")
+        };
+        assert_eq!((first.pid, first.program), (1, "boot".into()));
+        assert_eq!(fs::read_dir(folder.path()).expect("there").count(), 0, "who observes notes nothing");
+        let id = unit::boot_id().expect("of this machine");
+        runs.store.note(FOLLOWED, &id).expect("room");
+        assert!(runs.boot().is_none());
+        runs.store.note(FOLLOWED, &format!("another {id}")).expect("room");
+        assert!(runs.boot().is_some());
+        runs.units.clear();
+        assert!(runs.boot().is_none(), "it was not named");
+    }
+
+    #[test]
+    fn while_a_boot_is_followed_no_program_is_by_itself() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut runs = observing(folder.path());
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("a program");
+        let begun = Instant::now();
+        let key = loop {
+            let key = follow::key_of_process(child.id());
+            let known = key.filter(|key| matches!(key, Key::Program { path, .. } if path.ends_with("sleep")));
+            if known.is_some() || begun.elapsed() > Duration::from_secs(20) {
+                break known;
+            }
+        };
+        if let Some(key) = key {
+            runs.store.keep(&Manifest::new(key)).expect("room");
+            assert!(runs.started(child.id()).is_some(), "it is known");
+            let (end, ended) = channel::<()>();
+            let goes_on = std::thread::spawn(move || ended.recv().unwrap_or_default());
+            runs.threads.push((Some(0), unit::FIRST_PROCESS, goes_on));
+            assert!(runs.started(child.id()).is_none());
+            drop(end);
+            runs.finish();
+            assert!(runs.started(child.id()).is_some(), "it is over");
+        }
+        child.kill().and_then(|()| child.wait()).expect("ours");
+    }
+
     #[test]
     fn a_run_that_is_over_before_it_is_followed_is_told_as_that() {
         let store = Store::new(PathBuf::from("/nonexistent"));
@@ -248,7 +292,7 @@ mod tests {
         child.wait().expect("ours");
         let key = Key::Named { kind: "program".into(), name: "true".into() };
         let process = Process { pid, devices: BTreeSet::new(), most: PROCESS_MAX };
-        runs.follow(None, process, PathBuf::from("/bin/true"), key.clone(), Some(Manifest::new(key)));
+        runs.begin(None, process, PathBuf::from("/bin/true"), key.clone(), Some(Manifest::new(key)));
         let begun = Instant::now();
         let mut told = Vec::new();
         while told.is_empty() && begun.elapsed() < Duration::from_secs(20) {

@@ -93,14 +93,16 @@ pub fn read(path: &Path) -> Result<Manifest, StoreError> {
 /// # Errors
 /// [`StoreError::Io`].
 pub fn write(path: &Path, manifest: &Manifest) -> Result<u64, StoreError> {
-    let failed = |source| StoreError::Io { path: path.to_owned(), source };
     let bytes = manifest.encode();
-    let written = Beside::begin(path, ".new").and_then(|new| {
-        new.file().write_all(&bytes)?;
-        new.take_place()
-    });
-    written.map_err(failed)?;
+    replace(path, &bytes).map_err(|source| StoreError::Io { path: path.to_owned(), source })?;
     Ok(bytes.len() as u64)
+}
+
+/// Puts bytes in the place of whatever is there: all of them, or none.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = Beside::begin(path, ".new")?;
+    new.file().write_all(bytes)?;
+    new.take_place()
 }
 
 /// A folder of manifests.
@@ -113,9 +115,18 @@ impl Store {
     pub const fn new(folder: PathBuf) -> Self {
         Self(folder)
     }
-    /// The folder.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.0
+
+    /// Whether this is what was noted last under a name, beside the manifests.
+    pub(crate) fn has_noted(&self, name: &str, text: &str) -> bool {
+        bytes(&self.0.join(name)).is_ok_and(|noted| noted == text.as_bytes())
+    }
+    /// Notes it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn note(&self, name: &str, text: &str) -> io::Result<()> {
+        fs::create_dir_all(&self.0)?;
+        replace(&self.0.join(name), text.as_bytes())
     }
 
     /// Where the manifest of a key is, or would be.

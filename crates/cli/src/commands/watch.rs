@@ -93,7 +93,7 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "PATH", value_parser = cgroup, conflicts_with = "command")]
     cgroup: Vec<Unit>,
     /// All programs: the boot as one thing, which is what the machine's first process starts in its first TIME, 2s to a day [default: 2m]. For a
-    /// daemon that starts early (docs/watch.md); when that time is over it does nothing
+    /// daemon that starts early (docs/watch.md); one that starts when that time is over does all the rest
     #[arg(long, value_name = "TIME", value_parser = boot, num_args = 0..=1, require_equals = true, default_missing_value = "2m", conflicts_with = "command")]
     boot: Option<Unit>,
     /// All programs: a live page, its figures as JSON and for Prometheus, and what `forerun top` shows; HOST:PORT, a port of

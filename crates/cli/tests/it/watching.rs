@@ -189,6 +189,20 @@ fn the_second_run_of_a_command_knows_the_first() {
 }
 
 #[test]
+fn a_run_that_could_not_be_watched_leaves_no_report_and_not_one_of_an_earlier_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = file(folder.path(), "report.json", 10);
+    let state = folder.path().join("state");
+    let state = state.to_str().expect("UTF-8");
+    let words = ["watch", "--state", state, "--report", &report, "--", "/no/such/program"];
+    assert!(!forerun(&words).output().expect("it runs").status.success());
+    assert!(!Path::new(&report).exists());
+    let nowhere = ["watch", "--state", state, "--report", "/no/such/folder/r.json", "--", "touch", &report];
+    forerun(&nowhere).assert().code(1);
+    assert!(!Path::new(&report).exists(), "it is refused before anything runs");
+}
+
+#[test]
 fn nothing_is_left_behind_after_kill_9() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = file(folder.path(), "data", 1 << 20);

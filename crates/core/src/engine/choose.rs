@@ -46,9 +46,10 @@ const SHADOW_BLOCKS_MAX: u64 = 1 << 17;
 const SHADOW_BLOCKS_MIN: u64 = 1 << 11;
 /// Blocks of a region that is seen as a whole or not at all: 16 MiB.
 const REGION_BLOCKS: u64 = 4_096;
-/// Accesses that shadows are given in these times at most: 32,000 a second; and 8,000 a second of what lasts, where commands take so long at
-/// most in the mean and what shadows cost is much beside them. Of a faster layer they see half of the regions, and half again.
+/// Accesses that shadows are given in these times at most: 32,000 a second; and 8,000 a second of what lasts, where commands are [`QUICK`].
+/// Of a faster layer they see half of the regions, and half again.
 const BUSY: [(Nanos, u64); 2] = [(Nanos::from_millis(100), 3_200), (Nanos::from_secs(1), 8_000)];
+/// Commands that take no longer in the mean: beside them what shadows cost is much.
 const QUICK: Nanos = Nanos::from_micros(500);
 /// One region in so many is seen at least.
 const ONE_IN_MAX: u64 = 256;
