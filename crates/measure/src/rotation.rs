@@ -5,7 +5,7 @@
 //! cosines of their phases is 1 for a perfect clock); readings that a cache served add noise, no bias.
 
 use crate::load::Done;
-use crate::statistics::{half_interval, mean};
+use crate::statistics::{half_interval, mean, quantile};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::f64::consts::TAU;
@@ -25,16 +25,17 @@ pub struct Turn {
     pub agreement: f64,
 }
 
-/// Times between readings of one place, ns.
-fn between(places: &[Done]) -> Vec<f64> {
+/// Times between readings of one place, and what the first of each took, ns.
+fn between(places: &[Done]) -> (Vec<f64>, Vec<f64>) {
     let mut last: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut times = Vec::new();
+    let (mut times, mut first) = (Vec::new(), Vec::new());
     for done in places {
-        if let Some(before) = last.insert(done.lba, done.ended) {
-            times.push(done.ended.saturating_sub(before) as f64);
+        match last.insert(done.lba, done.ended) {
+            Some(before) => times.push(done.ended.saturating_sub(before) as f64),
+            None => first.push(done.took()),
         }
     }
-    times
+    (times, first)
 }
 
 fn agreement(times: &[f64], per_s: f64) -> f64 {
@@ -51,7 +52,7 @@ fn best(times: &[f64], from: f64, to: f64, step: f64) -> (f64, f64) {
 /// The turn that the readings show, if there is one.
 #[must_use]
 pub(crate) fn turn(places: &[Done]) -> Option<Turn> {
-    let times = between(places);
+    let (times, first) = between(places);
     if times.len() < 20 {
         return None;
     }
@@ -69,8 +70,54 @@ pub(crate) fn turn(places: &[Done]) -> Option<Turn> {
             break;
         }
     }
-    let (score, rate) = best(&times, rate - step, rate + step, step / 64.0);
+    let (score, rate) = best(&times, (rate - step).max(SLOWEST), (rate + step).min(FASTEST), step / 64.0);
     let period_ns = 1e9 / rate;
-    // Without a turn to wait for, times hardly differ: then any period may seem to fit.
-    (score >= AGREEMENT_MIN && scatter > period_ns / 8.0).then_some(Turn { period_ns, agreement: score })
+    // Without a turn to wait for, times hardly differ, or all but a few are far below one: then any period may seem to fit.
+    let waits = quantile(&first, 0.5) >= period_ns / 4.0 && scatter > period_ns / 8.0;
+    (score >= AGREEMENT_MIN && waits).then_some(Turn { period_ns, agreement: score })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forerun_disk::random::SplitMix;
+
+    /// 140 places, read three times one after another; `took` says how long the reading that begins then takes, ns.
+    fn places(mut took: impl FnMut(u64, u64) -> u64) -> Vec<Done> {
+        let mut now = 0;
+        let one = |number| {
+            let lba = number % 140;
+            let issued = now;
+            now += took(number, now);
+            Done { reader: 0, lba, issued, ended: now }
+        };
+        (0..3 * 140).map(one).collect()
+    }
+
+    #[test]
+    fn the_turn_of_platters_is_found() {
+        let (mut random, period) = (SplitMix::new(7), 60_000_000_000 / 5_400);
+        let angles: Vec<u64> = (0..140).map(|_| (random.unit() * period as f64) as u64).collect();
+        // A seek of its own, then the wait until the place passes.
+        let read = places(|number, now| {
+            let there = now + 2_000_000 + (random.unit() * 9e6) as u64;
+            there - now + (angles[(number % 140) as usize] + period - there % period) % period
+        });
+        let found = turn(&read).expect("a turn");
+        assert!((60e9 / found.period_ns - 5_400.0).abs() < 1.0, "{found:?}");
+    }
+
+    #[test]
+    fn a_quick_device_with_hiccups_has_no_turn() {
+        for hiccup in [0, 500_000, 5_000_000, 80_000_000, 400_000_000] {
+            for quick in [1_000, 15_000, 90_000] {
+                for (from, to) in [(0, 0), (150, 150), (3, 140), (100, 300)] {
+                    let found = turn(&places(
+                        |number, _| if number == from || number == to { hiccup } else { quick },
+                    ));
+                    assert_eq!(found, None, "{quick} ns, {hiccup} ns at {from} and {to}");
+                }
+            }
+        }
+    }
 }
