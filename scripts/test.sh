@@ -67,8 +67,23 @@ else
     cargo check --quiet --bins --manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz"
 fi
 
-step "tests"
-bounded cargo test --workspace --locked
+step "compiling the tests"
+cargo test --workspace --locked --no-run
+
+# In virtual time, so no test disturbs them; and tests wait half of their time, for servers, disks and programs. What it says is told when tests are over.
+figures="$(mktemp)"
+setsid nice -n 19 python3 scripts/docs-figures.py --check --quick --binary "${CARGO_TARGET_DIR:-target}/debug" >"$figures" 2>&1 &
+figuring=$!
+trap 'kill -- -"$figuring" 2>/dev/null || true; rm -f "$figures"' EXIT
+
+step "tests, and beside them figures of the docs"
+RUST_TEST_THREADS=$((2 * $(nproc))) bounded cargo test --workspace --locked
+
+step "figures of the docs in virtual time, those that take seconds"
+code=0
+wait "$figuring" || code=$?
+cat "$figures"
+[ "$code" -eq 0 ] || exit "$code"
 
 # `--workspace` makes cargo choose the features of dependencies as above, so that none is built again.
 step "planted bugs: the engine's model test must find each of them"
@@ -77,8 +92,5 @@ bounded cargo test --locked --quiet --workspace --features forerun-core/planted-
 step "crash points: the server's volume and sessions over simulated members, and bugs planted in them"
 FORERUN_CRASH_POINTS=2000000 bounded cargo test --locked --quiet --workspace --features forerun-serve/crash --test crash_points \
     --config 'profile.dev.package.forerun-serve.opt-level=3' --config 'profile.dev.package.forerun-core.opt-level=3'
-
-step "figures of the docs in virtual time, those that take seconds"
-python3 scripts/docs-figures.py --check --quick --binary "${CARGO_TARGET_DIR:-target}/debug"
 
 step "done"
