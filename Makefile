@@ -26,7 +26,7 @@ CUTS ?= 200
 # Kills of `make test-ublk`, half of them over write-back.
 KILLS ?= 20
 
-.PHONY: help deps build demo test lint fmt docs tidy test-arrays test-ublk test-watch-kernels deny fuzz miri prove bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary power-cuts crash-table bench-serve bench-ublk bench-write-back-md bench-flood bench-policies bench-streams bench-watch bench-watch-table bench-watch-foretell bench-watch-charge bench-watch-costs bench-device bench-advise bench-fadvise bench-manifest compare-kernel figure-live matrix matrix-quick matrix-cells
+.PHONY: help deps build demo test lint fmt docs tidy test-arrays test-ublk test-watch-kernels deny fuzz miri prove bench-sim record-demo-trace record-traces docs-figures docs-check reproduce install clean soak-serve soak-crash crash-binary power-cuts crash-table bench-serve bench-ublk bench-write-back-md bench-flood bench-policies bench-streams bench-watch bench-watch-table bench-watch-foretell bench-watch-charge bench-watch-costs bench-device bench-advise bench-fadvise bench-manifest bench-watch-boot compare-kernel figure-live matrix matrix-quick matrix-cells
 
 help: ## List the entry points
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -175,6 +175,11 @@ bench-manifest: build ## What a manifest earns at a start: programs, and a Debia
 	@scripts/install-deps.sh clients
 	@mkdir -p $(OUT)/bench
 	@scripts/bench-manifest.py | tee $(OUT)/bench/manifest.txt
+
+bench-watch-boot: build ## What `watch --boot` earns: a Debian to its login in an emulated machine, alone, recorded and read ahead of (root, QEMU; ten minutes)
+	@scripts/install-deps.sh clients
+	@mkdir -p $(OUT)/bench
+	@scripts/bench-watch-boot.py | tee $(OUT)/bench/watch-boot.txt
 
 compare-kernel: deps ## Whether the running kernel reads ahead page for page as linux-6 says (Linux 6.12, ext4 or xfs)
 	@scripts/compare-kernel.sh

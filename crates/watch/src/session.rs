@@ -354,7 +354,7 @@ fn start_command(argv: &[OsString]) -> Result<Child, RecordError> {
 pub(crate) fn refused(error: io::Error) -> RecordError {
     let remedy = match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
-            "run as root (or with CAP_PERFMON and CAP_IPC_LOCK, kernel.perf_event_paranoid=-1 and a readable tracefs)"
+            "run as root (or with CAP_PERFMON, or CAP_SYS_ADMIN where kernel.perf_event_paranoid is 3, as on Debian; CAP_IPC_LOCK; and a readable tracefs)"
         }
         Some(libc::ENOSYS | libc::ENOENT | libc::EINVAL | libc::EOPNOTSUPP) => {
             "use a kernel with CONFIG_PERF_EVENTS, 4.1 or later"
