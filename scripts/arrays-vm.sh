@@ -118,7 +118,7 @@ write-back)
     modules="ublk_drv raid456 virtio_pci virtio_blk" ;;
 watch)
     # A program that is known is a file of its own, which busybox's are not.
-    programs=("$(command -v dash)" "$(command -v losetup)" "$(command -v mkfs.ext4)" "$(command -v cat)")
+    programs=("$(command -v dash)" "$(command -v losetup)" "$(command -v mkfs.ext4)" "$(command -v cat)" "$(command -v setpriv)")
     modules="loop" ;;
 esac
 run="tests $filter --nocapture --test-threads 1"

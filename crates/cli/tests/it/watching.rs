@@ -255,6 +255,27 @@ fn a_check_says_what_works_and_load_does_for_anybody() {
 }
 
 #[test]
+fn a_check_with_the_rights_of_the_unit_sees_what_root_sees() {
+    let unit = include_str!("../../../../packaging/forerun-watch.service");
+    let set =
+        unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).expect("it has rights");
+    let rights: String = set.split(' ').map(|right| right.replace("CAP_", ",+").to_lowercase()).collect();
+    let sensors = |command: &mut Command| {
+        let done = command.args(["watch", "--check", "--json"]).output().ok()?;
+        let check: serde_json::Value = serde_json::from_slice(&done.stdout).ok()?;
+        let works = |item: &serde_json::Value| format!("{} {}", item["name"], item["works"]);
+        Some(check["sensors"].as_array()?.iter().map(works).collect::<Vec<_>>())
+    };
+    let program = assert_cmd::cargo::cargo_bin("forerun");
+    let mut under = Command::new("setpriv");
+    let Some(of_unit) = sensors(under.args(["--bounding-set", &format!("-all{rights}")]).arg(&program))
+    else {
+        return skipped("needs root and setpriv");
+    };
+    assert_eq!(of_unit, sensors(&mut Command::new(&program)).expect("a check"));
+}
+
+#[test]
 fn a_command_that_fails_fails_as_it_would_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let state = folder.path().to_str().expect("UTF-8");

@@ -230,6 +230,7 @@ fn each_right_of_the_unit_is_needed_for_what_the_security_page_says() {
     let Some(rig) = Rig::new("net", 96) else { return };
     fs::create_dir(rig.path(TRACING)).expect("room");
     run(&["mount", "-t", "tracefs", "tracefs", &rig.text(TRACING)]).expect("root");
+    // Its CAP_SYS_ADMIN contains the first two; some kernels trace for nobody else.
     let rights = ["perfmon", "bpf", "dac_read_search", "sys_ptrace"];
     for without in rights {
         let rest: Vec<_> =
