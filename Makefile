@@ -176,8 +176,7 @@ bench-manifest: build ## What a manifest earns at a start: programs, and a Debia
 	@mkdir -p $(OUT)/bench
 	@scripts/bench-manifest.py | tee $(OUT)/bench/manifest.txt
 
-bench-watch-boot: build ## What `watch --boot` earns: a Debian to its login in an emulated machine, alone, recorded and read ahead of (root, QEMU; ten minutes)
-	@scripts/install-deps.sh clients
+bench-watch-boot: build ## What `watch --boot` earns: a Debian to its login in an emulated machine, alone, recorded and read ahead of (root, QEMU; five minutes)
 	@mkdir -p $(OUT)/bench
 	@scripts/bench-watch-boot.py | tee $(OUT)/bench/watch-boot.txt
 

@@ -4,19 +4,15 @@
     scripts/bench-watch-boot.py [--iops 100] [--rounds 1] [--bin DIR]
 
 As root, with QEMU and a network for the image (scripts/bench_boot.py). The machine is emulated, on two processors, its disk is a file, of which reads and writes are
-counted and held back. Times are seconds from the start of the kernel to a login. `alone` boots without the daemon; `first` is the boot that it records; `again` the next, read
+counted and held back. Times are seconds from the start of the machine to a login. `alone` boots without the daemon; `first` is the boot that it records; `again` the next, read
 ahead of. The unit is the packaged one, with the drop-in of docs/watch.md and a boot of one minute; what the daemon says of it is printed.
 """
 import argparse
-import contextlib
-import os
 import pathlib
 import re
-import selectors
 import shutil
 import statistics
 import subprocess
-import sys
 import time
 
 import bench_boot
@@ -29,8 +25,7 @@ SECONDS = 60
 # It says a line when it begins to follow the boot and one when that is over.
 OVER = rb"(?s)(pid 1 +boot[^\n]*\n.*){2}"
 UNBOUNDED = 1_000_000
-# Emulated processors are slow: so long a boot may last, and what is behind it.
-PATIENCE = 600
+REFUSED = rb"forerun\[[^\r\n]*cannot "
 MIB = 896
 
 
@@ -61,45 +56,15 @@ def with_daemon(disk, forerun, folder):
     return new
 
 
-@contextlib.contextmanager
-def machine(vmlinuz, disk, iops, keep):
-    """A machine that boots; what it says comes by its stdout."""
-    drive = f"if=none,id=disk,format=raw,file={disk},snapshot={'off' if keep else 'on'},throttling.iops-total={iops}"
-    words = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-smp", "2", "-cpu", "max", "-m", "1024", "-display", "none", "-monitor", "none", "-serial", "stdio", "-nic", "none",
-             "-no-reboot", "-kernel", vmlinuz, "-drive", drive, "-device", "nvme,drive=disk,serial=disk",
-             "-append", "console=ttyS0 root=/dev/nvme0n1 rw quiet panic=-1 tsc=unstable mitigations=off"]
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def until(process, said, wanted):
-    """Reads on until the machine has said it; all that it has said."""
-    end = time.monotonic() + PATIENCE
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while not re.search(wanted, said):
-            if refused := re.search(rb"forerun\[[^\r\n]*(cannot|error)[^\r\n]*", said):
-                sys.exit(f"bench-watch-boot: the daemon does not run: {refused[0].decode(errors='replace')}")
-            ready = selector.select(max(0, end - time.monotonic()))
-            more = os.read(process.stdout.fileno(), 1 << 16) if ready else b""
-            if not more:
-                sys.exit(f"bench-watch-boot: it never said {wanted!r}: {said[-3000:].decode(errors='replace')}")
-            said += more
-    return said
-
-
 def boot(vmlinuz, disk, iops, ends=None):
     """Seconds to a login, and the daemon's lines; with `ends` the machine goes on until that was said, and the disk keeps what it wrote."""
     begun = time.monotonic()
-    with machine(vmlinuz, disk, iops, keep=ends is not None) as process:
-        said = until(process, b"", bench_boot.LOGIN)
+    drive = f"file={disk},snapshot={'off' if ends else 'on'},throttling.iops-total={iops}"
+    with bench_boot.machine(vmlinuz, drive) as process:
+        said = bench_boot.until(process, bench_boot.LOGIN, refused=REFUSED)
         took = time.monotonic() - begun
         if ends:
-            said = until(process, said, ends)
+            said = bench_boot.until(process, ends, said, REFUSED)
             time.sleep(40)  # until what it has written is on the disk
     lines = re.findall(r"(?:pid 1 |forerun: )[^\r\n]*", said.decode(errors="replace"))
     return took, lines

@@ -1,9 +1,11 @@
-"""A machine that boots from an export, for scripts/bench-manifest.py: Debian with systemd, udev, dbus, sshd, cron and rsyslog, to its login.
+"""A machine that boots, for scripts/bench-manifest.py (from an export) and scripts/bench-watch-boot.py: Debian with systemd, udev, dbus, sshd, cron and rsyslog, to its login.
 
 The kernel is Debian's for clouds and comes by itself (QEMU's -kernel), since its firmware would read it with requests of its own; all else comes from
-the disk. The machine is emulated (TCG), on two processors. What it writes goes to a file that is thrown away, so each boot is the same.
+the disk. The machine is emulated (TCG), on two processors. Where the drive says so (snapshot=on) what it writes is thrown away, and each boot is the same.
 """
+import contextlib
 import os
+import pathlib
 import re
 import selectors
 import shutil
@@ -17,7 +19,9 @@ PACKAGES = "systemd-sysv,udev,dbus,libpam-systemd,openssh-server,login,kmod,ipro
 LEFT_OUT = ["var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale"]
 TIMERS = ["apt-daily-upgrade", "apt-daily", "dpkg-db-backup", "e2scrub_all", "fstrim"]
 IMAGE_MIB = 420
-LOGIN = b" login: "
+LOGIN = rb" login: "
+# Who measures, for what it has to say.
+NAME = pathlib.Path(sys.argv[0]).stem
 # Seconds after which a boot is stuck.
 PATIENCE = 400
 # command -> Debian package
@@ -31,7 +35,7 @@ def run(*command, **more):
 def install():
     missing = [package for tool, package in TOOLS.items() if not shutil.which(tool)]
     if missing:
-        print(f"bench-manifest: installing {' '.join(missing)}", file=sys.stderr)
+        print(f"{NAME}: installing {' '.join(missing)}", file=sys.stderr)
         run("apt-get", "update", "-qq")
         run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing, env=dict(os.environ, DEBIAN_FRONTEND="noninteractive"))
 
@@ -41,7 +45,7 @@ def kernel(folder):
     package = re.search(r"Depends: (linux-image-\S+)", run("apt-cache", "depends", KERNEL)).group(1)
     there, release = folder / package, package.removeprefix("linux-image-")
     if not there.exists():
-        print(f"bench-manifest: fetching {package}", file=sys.stderr)
+        print(f"{NAME}: fetching {package}", file=sys.stderr)
         run("apt-get", "download", "-qq", package, cwd=folder)
         unpacked = folder / f"{package}.new"
         run("dpkg", "-x", next(folder.glob(f"{package}_*.deb")), unpacked)
@@ -52,7 +56,7 @@ def kernel(folder):
 
 def make_tree(tree, modules, release):
     """Debian, as it lies on the disk."""
-    print("bench-manifest: making a Debian to boot", file=sys.stderr)
+    print(f"{NAME}: making a Debian to boot", file=sys.stderr)
     run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", "bookworm", tree)
     for name in LEFT_OUT:
         shutil.rmtree(tree / name, ignore_errors=True)
@@ -82,31 +86,38 @@ def image(folder):
     return disk, modules / "boot" / f"vmlinuz-{release}"
 
 
-def until_login(machine):
-    """Reads what the machine says until it asks who is there."""
-    said, end = b"", time.monotonic() + PATIENCE
+@contextlib.contextmanager
+def machine(vmlinuz, drive):
+    """A machine that boots from a drive, in QEMU's words; what it says comes by its stdout."""
+    process = subprocess.Popen(
+        ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-smp", "2", "-cpu", "max", "-m", "1024", "-display", "none", "-monitor", "none",
+         "-serial", "stdio", "-nic", "none", "-no-reboot", "-kernel", vmlinuz, "-drive", f"if=none,id=disk,format=raw,{drive}",
+         "-device", "nvme,drive=disk,serial=disk", "-append", "console=ttyS0 root=/dev/nvme0n1 rw quiet panic=-1 tsc=unstable mitigations=off"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def until(process, wanted, said=b"", refused=None):
+    """Reads on until the machine has said what is wanted (a pattern), and ends where it says what it must not; all that it has said."""
+    end = time.monotonic() + PATIENCE
     with selectors.DefaultSelector() as selector:
-        selector.register(machine.stdout, selectors.EVENT_READ)
-        while LOGIN not in said:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while not re.search(wanted, said):
             ready = selector.select(max(0, end - time.monotonic()))
-            more = os.read(machine.stdout.fileno(), 1 << 16) if ready else b""
-            if not more:
-                sys.exit(f"bench-manifest: the machine did not come to a login: {said[-2000:].decode(errors='replace')}")
+            more = os.read(process.stdout.fileno(), 1 << 16) if ready else b""
+            if not more or refused and re.search(refused, said):
+                sys.exit(f"{NAME}: the machine did not come to say {wanted!r}: {said[-2000:].decode(errors='replace')}")
             said += more
+    return said
 
 
 def boot(vmlinuz, socket):
     """Boots from an export; the seconds until there is a login."""
     begin = time.monotonic()
-    drive = f"if=none,id=disk,snapshot=on,format=raw,file.driver=nbd,file.server.type=unix,file.server.path={socket}"
-    machine = subprocess.Popen(
-        ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-smp", "2", "-cpu", "max", "-m", "1024", "-display", "none", "-monitor", "none",
-         "-serial", "stdio", "-nic", "none", "-no-reboot", "-kernel", vmlinuz, "-drive", drive, "-device", "nvme,drive=disk,serial=disk",
-         "-append", "console=ttyS0 root=/dev/nvme0n1 rw quiet panic=-1 tsc=unstable mitigations=off"],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    try:
-        until_login(machine)
+    with machine(vmlinuz, f"snapshot=on,file.driver=nbd,file.server.type=unix,file.server.path={socket}") as process:
+        until(process, LOGIN)
         return time.monotonic() - begin
-    finally:
-        machine.kill()
-        machine.communicate()
