@@ -148,8 +148,7 @@ impl Trail {
             self.near = self.near.saturating_sub(1);
         }
         self.idle += 1;
-        // What was come to pays for what is out.
-        let left = (OUT + PAYS * self.hit).saturating_sub(self.set) / (GROUP / marks_apart) as u32;
+        let left = self.left(marks_apart);
         if self.near < PROOF || left == 0 {
             return Vec::new();
         }
@@ -166,6 +165,16 @@ impl Trail {
             self.ask(group, marks_apart);
         }
         wanted
+    }
+
+    /// Groups that may still be asked for: what was come to pays for what is out.
+    const fn left(&self, marks_apart: u64) -> u32 {
+        (OUT + PAYS * self.hit).saturating_sub(self.set) / (GROUP / marks_apart) as u32
+    }
+
+    /// What it opens next may be one to ask for more by.
+    const fn is_hopeful(&self) -> bool {
+        self.near >= PROOF && self.left(self.apart()) > 0
     }
 
     /// One file in so many is left out.
@@ -231,7 +240,8 @@ impl Neighbours {
         self.trails.len()
     }
 
-    /// Somebody opens files faster than a pause is long.
+    /// Somebody opens files faster than a pause is long, and may be read ahead of. Whoever came to none of what was left out is not: to look for each of
+    /// its files at once costs a processor as much as a reader of small files does.
     pub(crate) const fn is_urgent(&self, now: u64) -> bool {
         now.saturating_sub(self.busy) < URGENT
     }
@@ -248,15 +258,15 @@ impl Neighbours {
         }
         let trail = self.trails.entry((pid, device)).or_default();
         trail.seen = time;
-        if trail.near >= PROOF {
-            self.busy = time;
-        }
         let (hit, set) = (trail.hit, trail.set);
         let marks_apart = trail.apart();
         let groups = trail.open(file.inode, marks_apart);
         self.sums.marks_hit += u64::from(trail.hit.saturating_sub(hit));
         self.sums.marks += u64::from(trail.set.saturating_sub(set));
         self.sums.files += groups.len() as u64 * GROUP;
+        if trail.is_hopeful() || !groups.is_empty() {
+            self.busy = time;
+        }
         let turn = trail.turn(!groups.is_empty());
         self.sums.readers += u64::from(turn == Some(Turn::On));
         if let Some(jobs) = &self.jobs {
@@ -371,6 +381,17 @@ mod tests {
         assert!(missed > 1_190, "{missed}");
         assert!(asked <= 128, "{asked}");
         assert!(matches!(turns[..], [Turn::On, Turn::Off { hit: 0, .. }]), "{turns:?}");
+    }
+
+    #[test]
+    fn who_may_be_asked_for_is_looked_at_at_once_and_who_has_no_credit_left_is_not() {
+        let mut reads_all = Trail::default();
+        walk(&mut reads_all, 1_000..2_000);
+        let mut imports = Trail::default();
+        // Near each other, and none of them is one that was left out.
+        walk(&mut imports, (0..200).map(|k| k * 16 + 1));
+        assert!(imports.near >= PROOF, "by its numbers alone it might be");
+        assert_eq!([reads_all.is_hopeful(), imports.is_hopeful()], [true, false]);
     }
 
     #[test]
