@@ -23,6 +23,7 @@ use crate::inputs::Log;
 pub use crate::lag::Lag;
 use crate::lag::Lags;
 use crate::loads::Loads;
+use crate::mapped::Mapped;
 use crate::memory;
 use crate::names;
 pub use crate::neighbours::SmallFiles;
@@ -58,6 +59,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -148,6 +150,7 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         alone,
         neighbours: Neighbours::new(&volumes, options.observe, &charge),
         density: Density::new(&volumes, options.observe, &charge),
+        places_of: Mapped::default(),
         whole: Whole::new(&volumes, options.observe, &charge),
         left: Vec::new(),
         turns: Vec::new(),
@@ -259,6 +262,8 @@ struct Daemon {
     /// Names of readers whose pattern is known: at their end there may be none.
     gone: BTreeMap<(u32, FileId), (String, PathBuf)>,
     density: Density,
+    /// Which touches of mapped files are places.
+    places_of: Mapped,
     whole: Whole,
     /// What is still to be told of it.
     dense: Vec<(u32, FileId, density::Turn)>,
@@ -477,19 +482,44 @@ impl Daemon {
                 }
                 Sight::Fault { page, .. } => {
                     self.programs.iter_mut().for_each(|programs| programs.missed(pid, 1));
+                    self.mapped(time, pid, file, page..page.saturating_add(1));
                     self.missed(time, pid, file, page);
                 }
-                Sight::Mapped { first, .. } => self.density.touched(time, pid, file, first),
+                Sight::Mapped { first, last, .. } => {
+                    self.density.touched(time, pid, file, first);
+                    self.mapped(time, pid, file, first..last.saturating_add(1));
+                }
                 Sight::Read { first, last, .. } => {
                     self.density.touched(time, pid, file, first);
-                    let is_new = self.patterns.read(time, pid, file, first, last.saturating_add(1));
-                    // What is looked for in memory is known when it is found, and not when it was.
-                    if is_new && !self.followed.asks_frames() {
-                        self.helped.push(time);
-                    }
+                    self.read(time, pid, file, first..last.saturating_add(1));
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Pages of a followed file were read.
+    fn read(&mut self, time: u64, pid: u32, file: FileId, pages: Range<u64>) {
+        let is_new = self.patterns.read(time, pid, file, pages.start, pages.end);
+        // What is looked for in memory is known when it is found, and not when it was.
+        if is_new && !self.followed.asks_frames() {
+            self.helped.push(time);
+        }
+    }
+
+    /// Pages of a mapped file were touched, one if it was not there: a place of a reader by a pattern, perhaps. Where touches are looked for in memory nobody says
+    /// which of them are places.
+    fn mapped(&mut self, time: u64, pid: u32, file: FileId, pages: Range<u64>) {
+        if self.alone || self.followed.asks_frames() {
+            return;
+        }
+        let is_missed = pages.end == pages.start + 1;
+        let Some(place) = self.places_of.touched(pid, file, pages) else { return };
+        if is_missed {
+            self.patterns.missed(time, pid, file, place.start, place.end - place.start);
+        }
+        if self.patterns.follows(pid, file) {
+            self.read(time, pid, file, place);
         }
     }
 
@@ -625,6 +655,11 @@ impl Daemon {
                 patterns::Act::Follow { pid, file, on } => {
                     if !self.follow(pid, file, on) {
                         self.patterns.not_followed(pid, file);
+                    } else if self.places_of.knows(pid, file) {
+                        // Single pages are for who touches a mapped file by chance.
+                        let mut windows = Vec::new();
+                        self.governor.helped(pid, file, on, &mut windows);
+                        self.act(&windows, say);
                     }
                 }
                 patterns::Act::Say { pid, file, what } => {

@@ -76,6 +76,11 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
+    /// Whether a thread was seen to touch a file that it has mapped.
+    pub(crate) fn knows(&self, thread: u32, file: FileId) -> bool {
+        self.readers.contains_key(&(thread, file))
+    }
+
     /// A thread touched pages of a mapped file, one if it faulted on it; what that is as a read, if it is a place far from the last.
     pub(crate) fn touched(&mut self, thread: u32, file: FileId, pages: Range<u64>) -> Option<Range<u64>> {
         let exact = pages.end == pages.start + 1;

@@ -80,6 +80,34 @@ fn a_command_that_strides_through_a_mapped_file_is_read_ahead_of_on_its_first_ru
 }
 
 #[test]
+fn who_strides_through_a_mapped_file_beside_the_daemon_is_read_ahead_of() {
+    let Some(rig) = Rig::new("net", 96) else { return };
+    let file = rig.text("mount/big");
+    let reader = || Command::new("python3").args(["-c", MAPPED, &file]).spawn();
+    let Ok(mut alone) = reader() else { return eprintln!("skipped: needs python3") };
+    assert!(alone.wait().expect("it ends").success());
+    let without = rig.bytes();
+    let mut turns = Vec::new();
+    // Where the machine is busy with something else it may be late.
+    for _ in 0..TURNS_MAX {
+        rig.cold();
+        let before = rig.bytes();
+        let watch = rig.watch(false);
+        assert!(reader().expect("as before").wait().expect("it ends").success());
+        let (said, sums) = watch.patterns();
+        let with = rig.bytes() - before;
+        assert!(with * 10 < without * 11, "{with} of {without}: {said:?}");
+        let is_on = said.iter().any(|said| matches!(said, What::On { reverse: false, step: 64, .. }));
+        let is_over = said.iter().any(|said| matches!(said, What::Over { percent: 200.., .. }));
+        if is_on && is_over && sums.patterns.used * 10 > sums.patterns.pages * 8 {
+            return;
+        }
+        turns.push((said, sums));
+    }
+    panic!("it is not read ahead of: {turns:?}");
+}
+
+#[test]
 fn a_file_that_is_read_backwards_is_read_ahead_of_on_its_first_run() {
     strides(Rig::new("net", 96), true, 4);
 }
