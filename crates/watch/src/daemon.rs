@@ -128,10 +128,7 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     let charge = Charge::of(options.charge_reader).map_err(DaemonError::Charge)?;
     let runs = runs(options, only.clone(), &pressure, &charge);
     let volumes = Volumes::now();
-    let mut patterns = Patterns::new(&volumes, options.observe, options.scheme.clone(), &charge)?;
-    if let Some(path) = &options.log_inputs {
-        patterns.log_to(Log::create(path).map_err(|source| DaemonError::Log { path: path.clone(), source })?);
-    }
+    let mut patterns = patterns(options, &volumes, &charge)?;
     // Of followed files each read is told, and they are looked for; so are others where there are many.
     let quiet = (eyes.points.followed.start, eyes.points.again.end);
     let rings = session::rings(&eyes.points.ids, Scope::EveryoneAtOnce { quiet }, Beside::Nothing)?;
@@ -192,6 +189,15 @@ fn runs(options: &DaemonOptions, only: BTreeSet<(u32, u32)>, pressure: &Pressure
     let (store, gate) = (Store::new(options.state.clone()), Arc::clone(&pressure.gate));
     let (stop, units) = (Arc::clone(&options.stop), options.units.clone());
     Runs::new(store, only, gate, charge, stop, options.observe, units)
+}
+
+/// Readers by patterns, and where what their scheme is told is kept.
+fn patterns(options: &DaemonOptions, volumes: &Volumes, charge: &Charge) -> Result<Patterns, DaemonError> {
+    let mut patterns = Patterns::new(volumes, options.observe, options.scheme.clone(), charge)?;
+    if let Some(path) = &options.log_inputs {
+        patterns.log_to(Log::create(path).map_err(|source| DaemonError::Log { path: path.clone(), source })?);
+    }
+    Ok(patterns)
 }
 
 /// What tells of the reads of those who are followed: programs in the kernel, tracepoints of touches, or where there are neither what memory says of what was read ahead.
