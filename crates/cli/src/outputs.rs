@@ -3,7 +3,7 @@
 
 use crate::error::CliError;
 use crate::ui::Ui;
-use forerun_trace::beside::{Beside, PARTIAL};
+use forerun_trace::beside::{Beside, PARTIAL, is_stream};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -65,11 +65,6 @@ fn try_beside(path: &Path) -> io::Result<()> {
         Err(problem) if problem.kind() == io::ErrorKind::WouldBlock => Ok(()),
         tried => tried.map(drop),
     }
-}
-
-/// Whether there is something that cannot be replaced, such as a pipe.
-fn is_stream(path: &Path) -> bool {
-    path.exists() && !path.is_file()
 }
 
 /// Writes a text to a file that was checked: all of it, or what was there stays.

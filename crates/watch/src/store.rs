@@ -9,10 +9,10 @@
 
 use forerun_manifest::format::{BODY_BYTES_MAX, FormatError};
 use forerun_manifest::{Key, Manifest};
-use forerun_trace::beside::Beside;
+use forerun_trace::beside::{Beside, is_stream};
 use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Root's folder.
@@ -27,6 +27,8 @@ pub const KEPT_MAX: usize = 4_096;
 pub const KEPT_BYTES_MAX: u64 = 256 << 20;
 /// What their files' names end with ([`Key::file_name`]).
 const ENDING: &str = ".manifest";
+/// What a file's name ends with before it takes its place.
+const ENDING_BEFORE: &str = ".new";
 
 /// Why a manifest could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -88,21 +90,41 @@ pub fn read(path: &Path) -> Result<Manifest, StoreError> {
     Manifest::decode(&bytes).map_err(|source| StoreError::Format { path: path.to_owned(), source })
 }
 
-/// Writes a manifest in the place of whatever is there; returns its bytes.
+/// Writes a manifest in the place of the file that is there, or into what is none, such as a pipe; returns its bytes.
 ///
 /// # Errors
 /// [`StoreError::Io`].
 pub fn write(path: &Path, manifest: &Manifest) -> Result<u64, StoreError> {
     let bytes = manifest.encode();
-    replace(path, &bytes).map_err(|source| StoreError::Io { path: path.to_owned(), source })?;
+    let written = if is_stream(path) && !path.is_dir() {
+        fs::write(path, &bytes)
+    } else {
+        Beside::begin(path, ENDING_BEFORE).and_then(|new| replace(new, &bytes))
+    };
+    written.map_err(|source| StoreError::Io { path: path.to_owned(), source })?;
     Ok(bytes.len() as u64)
 }
 
 /// Puts bytes in the place of whatever is there: all of them, or none.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = Beside::begin(path, ".new")?;
+fn replace(new: Beside, bytes: &[u8]) -> io::Result<()> {
     new.file().write_all(bytes)?;
     new.take_place()
+}
+
+/// Puts bytes in the place of a file in a folder of what is kept.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn replace_own(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace(Beside::begin_own(path, ENDING_BEFORE)?, bytes)
+}
+
+/// Makes a folder of what is kept, for its owner alone: names of commands and what was given to them are told by nobody else's reading.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// A folder of manifests.
@@ -125,8 +147,8 @@ impl Store {
     /// # Errors
     /// What the system says.
     pub(crate) fn note(&self, name: &str, text: &str) -> io::Result<()> {
-        fs::create_dir_all(&self.0)?;
-        replace(&self.0.join(name), text.as_bytes())
+        make_folder(&self.0)?;
+        replace_own(&self.0.join(name), text.as_bytes())
     }
 
     /// Where the manifest of a key is, or would be.
@@ -152,14 +174,15 @@ impl Store {
     /// # Errors
     /// [`StoreError::Io`].
     pub fn keep(&self, manifest: &Manifest) -> Result<u64, StoreError> {
-        fs::create_dir_all(&self.0).map_err(|source| StoreError::Io { path: self.0.clone(), source })?;
+        make_folder(&self.0).map_err(|source| StoreError::Io { path: self.0.clone(), source })?;
         let path = self.path(&manifest.key);
         let is_new = !path.exists();
-        let bytes = write(&path, manifest)?;
+        let encoded = manifest.encode();
+        replace_own(&path, &encoded).map_err(|source| StoreError::Io { path: path.clone(), source })?;
         if is_new {
             self.bound(&path, KEPT_MAX, KEPT_BYTES_MAX);
         }
-        Ok(bytes)
+        Ok(encoded.len() as u64)
     }
 
     /// Removes those that were not learnt for longest until there are no more than may be, but never `new`.

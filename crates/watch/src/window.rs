@@ -17,6 +17,7 @@
 use crate::bio::DeviceNumber;
 use crate::govern::{RUNGS, SMALL};
 use crate::memory;
+use crate::store;
 use forerun_trace::assemble::FileId;
 use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -149,7 +150,7 @@ impl Windows {
     fn below(sys: &Path, folder: &Path) -> io::Result<(Self, usize)> {
         let books = folder.join("windows");
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
-        fs::create_dir_all(folder)?;
+        store::make_folder(folder)?;
         let lock = fs::File::open(folder)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         let (given, devices) = (BTreeMap::new(), BTreeMap::new());
@@ -252,11 +253,9 @@ impl Windows {
             text.push_str(&format!("file {pid} {start} {major} {minor} {inode}\n"));
         }
         if let Some(folder) = books.parent() {
-            fs::create_dir_all(folder)?;
+            store::make_folder(folder)?;
         }
-        let new = books.with_extension("new");
-        fs::write(&new, text)?;
-        fs::rename(&new, books)
+        store::replace_own(books, text.as_bytes())
     }
 
     /// Takes back what the books of a killed run name.
