@@ -25,9 +25,9 @@ pub const VERSION: u16 = 3;
 pub const HEADER_BYTES: usize = 56;
 /// Largest body, unpacked: a manifest of a million files takes less.
 pub const BODY_BYTES_MAX: u64 = 256 << 20;
-/// Most files, and most runs of one list.
+/// Most files, most runs of one list, and most arguments.
 pub const ENTRIES_MAX: usize = 1 << 24;
-/// Most file systems, exports and arguments.
+/// Most file systems and exports.
 pub const FEW_MAX: usize = 1 << 16;
 /// Longest path or name.
 pub const TEXT_BYTES_MAX: usize = 1 << 16;
@@ -258,7 +258,8 @@ fn key(reader: &mut Reader<'_>) -> Option<Key> {
         0 => {
             let path = path(reader)?;
             let (uuid, inode, folder) = (uuid(reader)?, reader.number()?, self::path(reader)?);
-            let count = reader.count(FEW_MAX)?;
+            // As many as the system gives a program.
+            let count = reader.count(ENTRIES_MAX)?;
             let arguments = (0..count)
                 .map(|_| reader.bytes(BODY_BYTES_MAX as usize).map(|word| OsString::from_vec(word.to_vec())));
             Some(Key::Program { path, uuid, inode, folder, arguments: arguments.collect::<Option<_>>()? })

@@ -210,7 +210,7 @@ fn actions(touches: bool, refusal: Option<&RecordError>, places: &[Place], share
     };
     let none = "no file system of a device is mounted here";
     let handles = places.iter().any(|place| place.by != "by path only");
-    let replay = if handles { "files by handle, also renamed ones" } else { "files by path" };
+    let replay = if handles { "files by handle" } else { "files by path" };
     let readahead = try_readahead();
     let refused = readahead.as_ref().err().map_or_else(String::new, ToString::to_string);
     vec![

@@ -9,6 +9,7 @@
 use crate::volumes::{self, Volumes};
 use forerun_manifest::manifest::PAGE_BYTES;
 use forerun_manifest::{File, Key, Manifest, Run};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,8 @@ pub struct Files {
     pub pages: u64,
     /// Pages that the budget leaves out.
     pub beyond: u64,
+    /// Which they are: device and inode.
+    taken: BTreeSet<(u64, u64)>,
 }
 
 /// A path that cannot be loaded.
@@ -42,7 +45,13 @@ pub struct LoadError {
 /// [`LoadError`] for what is not there, may not be read, or is not a file.
 pub fn files(paths: &[PathBuf], pages_max: u64) -> Result<Files, LoadError> {
     let key = Key::Named { kind: "load".into(), name: "files".into() };
-    let mut files = Files { manifest: Manifest::new(key), volumes: Volumes::now(), pages: 0, beyond: 0 };
+    let mut files = Files {
+        manifest: Manifest::new(key),
+        volumes: Volumes::now(),
+        pages: 0,
+        beyond: 0,
+        taken: BTreeSet::new(),
+    };
     files.manifest.recordings = 1;
     for path in paths {
         files.take(path, pages_max).map_err(|source| LoadError { path: path.clone(), source })?;
@@ -61,11 +70,14 @@ impl Files {
         let data = std::fs::File::open(path)?.metadata()?;
         let path = path.canonicalize()?;
         let pages = data.len().div_ceil(PAGE_BYTES);
+        // Another name of the same file is the same pages.
+        if !self.taken.insert((data.dev(), data.ino())) {
+            return Ok(());
+        }
         let within = pages.min(pages_max.saturating_sub(self.pages));
         self.pages += pages;
         self.beyond += pages - within;
-        let again = self.manifest.files.iter().any(|file| file.inode == data.ino() && file.path == path);
-        if within == 0 || again {
+        if within == 0 {
             return Ok(());
         }
         let volume =
@@ -114,7 +126,7 @@ mod tests {
             planned.manifest.files.iter().map(|f| (f.runs[0].rank, f.runs[0].pages)).collect();
         sizes.sort_unstable();
         assert_eq!(sizes, [(0, 3), (1, 1)], "b whole, the first page of a, nothing of c");
-        assert_eq!((planned.pages, planned.beyond), (10, 6));
+        assert_eq!((planned.pages, planned.beyond), (7, 3), "b counts once");
         let error = files(&[path("none")], 4).expect_err("not there").to_string();
         assert!(error.contains("none: No such file"), "{error}");
         let error = files(&[root.path().to_owned()], 4).expect_err("a folder").to_string();

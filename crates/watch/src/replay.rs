@@ -28,9 +28,11 @@ use crate::volumes::{self, Volume, Volumes};
 use forerun_manifest::{File, Manifest, Run, Stale};
 use forerun_trace::assemble::FileId;
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::Arc;
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -140,6 +142,7 @@ struct Shared {
     here: AtomicU64,
     paced: AtomicBool,
     pacing: Pacing,
+    trouble: Mutex<Option<Unread>>,
     /// Pages that the memory of the cgroup allows in flight, or issued and unread.
     window: u64,
     /// Less, where memory is short.
@@ -185,6 +188,18 @@ impl Replayed {
     pub fn stale_files(&self) -> u64 {
         self.stale.iter().sum()
     }
+}
+
+/// What a device did not read.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {source}")]
+pub struct Unread {
+    /// The first file.
+    pub path: PathBuf,
+    /// What the system said.
+    pub source: io::Error,
+    /// Pages of requests that failed, of all files.
+    pub pages: u64,
 }
 
 /// Cuts a run into requests.
@@ -395,6 +410,7 @@ impl Shared {
             here: AtomicU64::new(0),
             paced: AtomicBool::new(false),
             pacing,
+            trouble: Mutex::default(),
             window: budget.window,
             gate: Arc::clone(&budget.gate),
             bill: budget.bill.clone(),
@@ -463,7 +479,7 @@ impl Shared {
     fn read(&self, mut parts: Vec<(Arc<OwnedFd>, Part)>) -> u64 {
         parts.retain(|(file, part)| {
             let pages = part.end - part.first;
-            let here = is_cached(file, part);
+            let here = is_cached(file, part) && self.is_read(file, part);
             self.here.fetch_add(if here { pages } else { 0 }, Ordering::Relaxed);
             !here && self.ledger.issue(part.stretch, part.first, part.end)
         });
@@ -493,9 +509,24 @@ impl Shared {
         if self.ledger.tells_asked() && part.end - part.first == 1 {
             drop(pages::until_here(file.as_fd(), part.first));
         } else {
-            let _ = rustix::io::pread(&file, &mut [0_u8], (part.end - 1) * 4096);
+            self.is_read(&file, &part);
         }
         asked
+    }
+
+    /// Waits for the last page of a part. What cannot be read is told where nobody else will read it.
+    fn is_read(&self, file: &OwnedFd, part: &Part) -> bool {
+        let read = rustix::io::pread(file, &mut [0_u8], (part.end - 1) * 4096);
+        if let Err(problem) = read
+            && self.pacing == Pacing::Off
+        {
+            let name = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+            let path = std::fs::read_link(name).unwrap_or_default();
+            let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+            let trouble = trouble.get_or_insert(Unread { path, source: problem.into(), pages: 0 });
+            trouble.pages += part.end - part.first;
+        }
+        read.is_ok()
     }
 
     /// The part that is waited for: the last, but none whose only page is looked at.
@@ -594,7 +625,8 @@ impl Feeder {
         let max = if self.volume.rotational { DEPTH_MAX_ROTATING } else { DEPTH_MAX };
         let pages = self.request_pages();
         let max = u32::try_from(shared.window / pages).map_or(max, |fits| max.min(fits.max(1)));
-        if self.is_here(shared) {
+        // Who waits until all is in memory is not served by samples.
+        if shared.pacing == Pacing::On && self.is_here(shared) {
             return;
         }
         let does = OnVolume { shared: Arc::clone(shared), volume: self.volume.clone() };
@@ -723,7 +755,7 @@ fn is_cached(file: &OwnedFd, part: &Part) -> bool {
 }
 
 /// Replays a manifest by itself, until all of it is loaded or `stop` is set; pacing is off, because nobody's touches are seen:
-/// `pages_max` bounds it instead. `progress` is told the pages so far and in all.
+/// `pages_max` bounds it instead. `progress` is told the pages so far and in all. What could not be read comes beside.
 #[must_use]
 pub fn replay(
     manifest: &Manifest,
@@ -731,7 +763,7 @@ pub fn replay(
     pages_max: u64,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&Replayed),
-) -> Replayed {
+) -> (Replayed, Option<Unread>) {
     let mut within = manifest.clone();
     bound(&mut within, pages_max);
     let mut replay = Planned::new(&within, volumes, Pacing::Off, &Budget::default()).start();
@@ -741,7 +773,8 @@ pub fn replay(
     }
     replay.stop();
     replay.finish();
-    replay.sums()
+    let trouble = replay.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
+    (replay.sums(), trouble)
 }
 
 /// Keeps the first `pages_max` pages in the order of first touch.

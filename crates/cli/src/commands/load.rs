@@ -1,7 +1,7 @@
 //! `forerun load`: whole files into the page cache, in windows.
 
 use super::watch;
-use crate::error::CliError;
+use crate::error::{CliError, Kind};
 use crate::ui::Ui;
 use clap::Args;
 use forerun_core::size::parse_size;
@@ -9,7 +9,7 @@ use forerun_study::human;
 use forerun_watch::follow::{self, FollowOptions};
 use forerun_watch::load::{self, Files};
 use forerun_watch::memory;
-use forerun_watch::replay::{self, Replayed};
+use forerun_watch::replay::{self, Replayed, Unread};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -64,6 +64,7 @@ fn bytes(pages: u64) -> String {
 
 /// Runs it.
 pub(crate) fn run(args: &LoadArgs, ui: &Ui) -> Result<(), CliError> {
+    crate::args::check_dashes(&args.command, "load")?;
     let default = if args.command.is_empty() { memory::available() / 2 } else { u64::MAX };
     let budget = args.budget.unwrap_or(default) / PAGE;
     let files = load::files(&args.files, budget).map_err(|problem| CliError::failure("load", problem))?;
@@ -75,15 +76,23 @@ pub(crate) fn run(args: &LoadArgs, ui: &Ui) -> Result<(), CliError> {
     let all = files.manifest.file_pages();
     let bar = ui.bars.then(|| bar(all * PAGE));
     let start = Instant::now();
-    let done = replay::replay(&files.manifest, &files.volumes, u64::MAX, &stop, &mut |done: &Replayed| {
-        if let Some(bar) = &bar {
-            bar.set_position((done.pages + done.here).min(all) * PAGE);
-        }
-    });
+    let (done, trouble) =
+        replay::replay(&files.manifest, &files.volumes, u64::MAX, &stop, &mut |done: &Replayed| {
+            if let Some(bar) = &bar {
+                bar.set_position((done.pages + done.here).min(all) * PAGE);
+            }
+        });
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    say(&files, &done, start, ui)
+    say(&files, &done, start, ui)?;
+    trouble.map_or(Ok(()), |unread| Err(not_read("load", &unread)))
+}
+
+/// Not all is in memory: a device did not read it.
+pub(crate) fn not_read(place: &str, unread: &Unread) -> CliError {
+    let rest = format!("{unread}; {} in all could not be read", bytes(unread.pages));
+    CliError::new(Kind::Failure, place, rest, "the kernel's log (dmesg) says more of the device")
 }
 
 fn bar(bytes: u64) -> indicatif::ProgressBar {

@@ -1,5 +1,6 @@
 //! `forerun manifest`: what was read, as a file: made, shown, judged, combined, read ahead.
 
+use super::load::not_read;
 use super::watch;
 use crate::error::{CliError, Kind};
 use crate::outputs;
@@ -7,7 +8,7 @@ use crate::ui::{Style, Ui};
 use clap::{Args, Subcommand};
 use forerun_core::size::parse_size;
 use forerun_manifest::run::pages;
-use forerun_manifest::{Key, Manifest};
+use forerun_manifest::{File, Key, Manifest};
 use forerun_study::human;
 use forerun_watch::follow::{self, FollowOptions};
 use forerun_watch::replay::{self, Replayed};
@@ -462,11 +463,16 @@ fn verify(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
         }
         ui.print(&text)?;
     }
+    let place = args.manifest.display().to_string();
+    if json.not_mounted == json.files && json.files > 0 {
+        let what = format!("none of {} entries is on a file system that is mounted", json.files);
+        return Err(CliError::new(Kind::Finding, &place, what, "mount it, or record again"));
+    }
     if json.stale.is_empty() {
         return Ok(());
     }
     let what = format!("{} of {} entries are stale", json.stale.len(), json.files);
-    Err(CliError::new(Kind::Finding, &args.manifest.display().to_string(), what, "record again"))
+    Err(CliError::new(Kind::Finding, &place, what, "record again"))
 }
 
 fn merge(args: &MergeArgs, ui: &Ui) -> Result<(), CliError> {
@@ -495,6 +501,8 @@ struct ReplayedJson {
     metadata_pages: u64,
     here_pages: u64,
     requests: u64,
+    /// Files whose file system is not mounted.
+    not_mounted: u64,
     elapsed_ns: u64,
 }
 
@@ -506,7 +514,8 @@ fn replay(args: &ReplayArgs, ui: &Ui) -> Result<(), CliError> {
     let all = (manifest.file_pages() + manifest.metadata_pages()).min(budget);
     let bar = ui.bars.then(|| indicatif::ProgressBar::new(all * PAGE));
     let start = std::time::Instant::now();
-    let done = replay::replay(&manifest, &Volumes::now(), budget, &stop, &mut |done: &Replayed| {
+    let volumes = Volumes::now();
+    let (done, trouble) = replay::replay(&manifest, &volumes, budget, &stop, &mut |done: &Replayed| {
         if let Some(bar) = &bar {
             bar.set_position((done.pages + done.here) * PAGE);
         }
@@ -515,26 +524,39 @@ fn replay(args: &ReplayArgs, ui: &Ui) -> Result<(), CliError> {
         bar.finish_and_clear();
     }
     let elapsed_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let is_away = |file: &&File| {
+        let system = manifest.file_systems.get(file.file_system as usize);
+        system.is_none_or(|system| volumes.meant(system).is_none())
+    };
+    let not_mounted = manifest.files.iter().filter(is_away).count() as u64;
     if ui.json {
-        return ui.print_json(&ReplayedJson {
+        ui.print_json(&ReplayedJson {
             files: done.files,
             stale_files: done.stale_files(),
             pages: done.pages,
             metadata_pages: done.metadata_pages,
             here_pages: done.here,
             requests: done.requests,
+            not_mounted,
             elapsed_ns,
-        });
+        })?;
+        return trouble.map_or(Ok(()), |unread| Err(not_read("replay", &unread)));
     }
-    ui.print(&format!(
-        "{} files: {} loaded in {}, {} of it metadata; {} in memory already; {} changed files skipped\n",
+    let mut line = format!(
+        "{} files: {} loaded in {}, {} of it metadata; {} in memory already; {} changed files skipped",
         human::count(done.files),
         bytes(done.pages),
         nanos(elapsed_ns),
         bytes(done.metadata_pages),
         bytes(done.here),
         human::count(done.stale_files())
-    ))
+    );
+    if not_mounted > 0 {
+        let _ = write!(line, "; {} on file systems that are not mounted", human::count(not_mounted));
+    }
+    line.push('\n');
+    ui.print(&line)?;
+    trouble.map_or(Ok(()), |unread| Err(not_read("replay", &unread)))
 }
 
 fn take_snapshot(args: &SnapshotArgs, ui: &Ui) -> Result<(), CliError> {
