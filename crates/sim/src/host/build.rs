@@ -122,6 +122,9 @@ fn options(spec: &RunSpec, queue: Option<HostPolicy>) -> BuildOptions {
         host_queue: queue.map(|policy| HostQueueSpec {
             policy,
             merge_sectors_max: spec.cluster_blocks * SECTORS_PER_BLOCK,
+            // A schedule of one command at a time is for a head. Above other devices a scheduler of Linux only merges and sorts what waits, and they have
+            // as many commands at once as they take.
+            device_commands_max: if spec.device.is_mechanical() { 1 } else { u32::MAX },
             ..HostQueueSpec::default()
         }),
         seed: spec.seed,
@@ -287,6 +290,9 @@ mod tests {
             let sweep = RunSpec { scheduler: Said::of("clook"), ..spec };
             assert_eq!(scheduler(&sweep), Some(HostPolicy::CLook));
             assert_eq!(sweep.scheduler_in_words(), "clook");
+            let commands =
+                options(&sweep, scheduler(&sweep)).host_queue.map(|queue| queue.device_commands_max);
+            assert_eq!(commands, Some(if waits { 1 } else { u32::MAX }), "{device}");
         }
     }
 }
