@@ -65,7 +65,7 @@ pub fn verdict(group: &[&RunReport]) -> Verdict {
         Some((_, champion)) if champion.throughput_bytes_per_s >= run.throughput_bytes_per_s => best,
         _ => Some((index, run)),
     });
-    let Some((index, best)) = soonest(group).or(fastest) else {
+    let Some((index, best)) = soonest(group).or_else(|| least_late(group)).or(fastest) else {
         return Verdict { headline: "Only baselines were run.".into(), ..Verdict::default() };
     };
     let headline = if sooner(best, group).is_some() { answered(best, group) } else { headline(best, group) };
@@ -76,6 +76,7 @@ pub fn verdict(group: &[&RunReport]) -> Verdict {
     let several = group.len() > 1;
     let without = schemes().filter(|_| several).filter_map(|(_, run)| without_sentence(run, group));
     details.extend(without);
+    details.extend(schemes().filter_map(|(_, run)| later_sentence(run, group)));
     details.extend(no_difference(&schemes().map(|(_, run)| *run).collect::<Vec<_>>(), group));
     details.extend(schemes().filter_map(|(_, run)| not_paid(run, group)));
     Verdict { winner: Some(index), headline, to_do: to_do(best, group), details }
@@ -102,6 +103,39 @@ fn soonest<'a>(group: &[&'a RunReport]) -> Option<(usize, &'a RunReport)> {
     Some((best.0, best.1))
 }
 
+/// Where a run takes as long as without prefetching and its requests were answered later, how many times as soon that is; below one.
+fn later(run: &RunReport, group: &[&RunReport]) -> Option<f64> {
+    let none = group.iter().find(|other| other.spec.scheme == *"none")?;
+    let (before, after) = (none.latency_ns.mean, run.latency_ns.mean);
+    let alike = (speedup(run, group)? - 1.0).abs() <= NOTICEABLE;
+    (alike && before < after * SOONER).then(|| before / after)
+}
+
+/// Where all take as long and some answered later, the scheme that answered first of them, and its place.
+fn least_late<'a>(group: &[&'a RunReport]) -> Option<(usize, &'a RunReport)> {
+    let schemes = || group.iter().enumerate().filter(|(_, run)| !is_baseline(run));
+    let given =
+        schemes().all(|(_, run)| speedup(run, group).is_some_and(|factor| factor <= 1.0 + NOTICEABLE));
+    if !given || !schemes().any(|(_, run)| later(run, group).is_some()) {
+        return None;
+    }
+    let alike = schemes()
+        .filter(|(_, run)| speedup(run, group).is_some_and(|factor| (factor - 1.0).abs() <= NOTICEABLE));
+    let mean = |run: &RunReport| run.latency_ns.mean;
+    let best = alike.reduce(|best, other| if mean(other.1) < mean(best.1) { other } else { best })?;
+    Some((best.0, best.1))
+}
+
+/// The sentence about a scheme under which all took as long and each request longer.
+fn later_sentence(run: &RunReport, group: &[&RunReport]) -> Option<String> {
+    Some(format!(
+        "{} answered later: in {} in the mean, {} reading without prefetching, though all of it took as long.",
+        run.scheme,
+        human::duration(run.latency_ns.mean),
+        human::times(later(run, group)?),
+    ))
+}
+
 /// Who answered soonest.
 fn answered(best: &RunReport, group: &[&RunReport]) -> String {
     let factor = sooner(best, group).unwrap_or(1.0);
@@ -120,6 +154,11 @@ fn answered(best: &RunReport, group: &[&RunReport]) -> String {
 
 fn headline(best: &RunReport, group: &[&RunReport]) -> String {
     let mut text = match speedup(best, group) {
+        Some(_) if let Some(factor) = later(best, group) => format!(
+            "No scheme answered as soon as reading without prefetching; {} came closest at {}",
+            best.scheme,
+            human::times(factor),
+        ),
         Some(factor) if factor > 1.0 + NOTICEABLE => format!(
             "{} was fastest: {}, {} reading without prefetching",
             best.scheme,
@@ -270,6 +309,7 @@ fn no_difference(schemes: &[&RunReport], group: &[&RunReport]) -> Option<String>
     let names: Vec<&str> = schemes
         .iter()
         .filter(|run| speedup(run, group).is_some_and(|factor| (factor - 1.0).abs() <= NOTICEABLE))
+        .filter(|run| later(run, group).is_none())
         .map(|run| run.scheme.as_str())
         .collect();
     let verb = if names.len() == 1 { "made" } else { "each made" };
@@ -317,11 +357,13 @@ fn cause(run: &RunReport, group: &[&RunReport]) -> String {
     } else if run.amplification > none_amplification * 1.2 {
         format!("it read {} bytes from the devices for each byte asked for", human::digits(run.amplification))
     } else {
-        format!(
-            "it moved heads {} times, and {} of what it prefetched was used",
-            human::count(run.devices.iter().map(|device| device.seeks).sum()),
-            human::percent(run.precision),
-        )
+        let seeks = run.devices.iter().map(|device| device.seeks).sum();
+        let heads = if seeks > 0 {
+            format!("it moved heads {} times, and ", human::count(seeks))
+        } else {
+            String::new()
+        };
+        format!("{heads}{} of what it prefetched was used", human::percent(run.precision))
     }
 }
 
@@ -452,6 +494,32 @@ mod tests {
         assert!(verdict.to_do.is_some_and(|to_do| to_do.contains("leave it to the kernel")));
         runs[3].throughput_bytes_per_s *= 2.0;
         assert!(said(&runs).headline.starts_with("msp was fastest"), "time in all counts first");
+    }
+
+    #[test]
+    fn who_answers_later_though_all_takes_as_long_made_a_difference() {
+        let mut runs = [run("x", "none", 10), run("x", "auto", 10), run("x", "linux-6", 10)];
+        for (run, mean) in runs.iter_mut().zip([3_600.0, 48_000.0, 7_800.0]) {
+            run.latency_ns.mean = mean;
+        }
+        let Verdict { headline, details, winner, .. } = said(&runs);
+        assert!(
+            headline.starts_with(
+                "No scheme answered as soon as reading without prefetching; linux-6 came closest at 0.46"
+            ),
+            "{headline}"
+        );
+        assert_eq!(winner, Some(2));
+        let details = details.join(" ");
+        assert!(details.contains("auto answered later: in 48.0 µs in the mean, 0.07× reading"), "{details}");
+        assert!(!details.contains("no difference"), "{details}");
+        runs[2].latency_ns.mean = 3_650.0;
+        let Verdict { headline, details, .. } = said(&runs);
+        assert!(
+            headline.contains("No scheme beat") && headline.contains("linux-6 came closest at 1.00"),
+            "{headline}"
+        );
+        assert!(details.join(" ").contains("linux-6 made no difference"), "{details:?}");
     }
 
     #[test]
