@@ -30,7 +30,7 @@ Examples:
 Sizes: K, M, G and KiB, MiB, GiB are powers of 1024; kB, MB, GB of 1000.
 
 Exit codes: 0 fine, 1 failure, 2 misuse, 3 a --fail-if threshold was met, a check found something or a replayed log differs,
-4 kernel or privilege missing. What runs a command of yours ends with its exit code, or 128+N where signal N ended it.";
+4 kernel or privilege missing. What runs a command of yours ends with its exit code, 128+N where signal N ended it, 127 or 126 where it cannot be started.";
 
 /// The version, with its commit where the build was told it (scripts/version.sh).
 const VERSION: &str = match option_env!("FORERUN_VERSION") {
@@ -141,6 +141,14 @@ fn flow(text: &str) -> String {
         prose = !line.is_empty() && !line.starts_with(' ');
     }
     out
+}
+
+/// Refuses a `--` behind which no command stands: what was to stand there was an empty variable, and what is done without a command is another thing.
+pub(crate) fn check_dashes(command: &[std::ffi::OsString], place: &str) -> Result<(), CliError> {
+    if command.is_empty() && std::env::args_os().next_back().is_some_and(|last| last == "--") {
+        return Err(CliError::usage(place, "no command stands behind --", "name one, or leave -- out"));
+    }
+    Ok(())
 }
 
 /// Prints help and version as clap does, and every misuse as our one line; returns the exit code.

@@ -3,6 +3,7 @@
 //! Every error is one line: `forerun: <place>: <what> (<remedy>)`. The libraries' errors already name place and
 //! remedy, so most are wrapped as they are; the kind decides the exit code and nothing else.
 
+use forerun_watch::outcome::RecordError;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::ExitStatus;
@@ -22,7 +23,7 @@ pub(crate) enum Kind {
     ClosedPipe,
     /// All is said on stdout already; the code alone tells a monitor.
     Told(u8),
-    /// A command that we ran for the user failed: its own status, 128 + N where signal N ended it.
+    /// A command that we ran for the user failed: its own status, 128 + N where signal N ended it, 126 and 127 where it could not be started.
     Command(u8),
 }
 
@@ -60,6 +61,18 @@ impl CliError {
         };
         let kind = u8::try_from(code).map_or(Kind::Failure, Kind::Command);
         Err(Self::new(kind, place, format!("the command failed: {status}"), ""))
+    }
+    /// A recording did not come about. That a command could not be started has the codes that shells, env(1) and timeout(1) give it.
+    pub(crate) fn recording(place: &str, problem: RecordError) -> Self {
+        let kind = match &problem {
+            RecordError::Unsupported { .. } => Kind::Unsupported,
+            RecordError::Start { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                Kind::Command(127)
+            }
+            RecordError::Start { .. } => Kind::Command(126),
+            _ => Kind::Failure,
+        };
+        Self::new(kind, place, problem, "")
     }
     /// A file could not be read or written.
     pub(crate) fn file(path: &Path, problem: &std::io::Error) -> Self {

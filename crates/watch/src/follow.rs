@@ -35,7 +35,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::os::unix::ffi::OsStringExt as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -51,8 +51,6 @@ pub(crate) const PATTERNS: &str = "stride";
 const HERE_AGAIN: u32 = 8;
 /// Files without a name are searched for where they are more than one in so many.
 const UNFOUND_ONE_IN: usize = 8;
-/// Folders in which a program is looked for at most.
-const PATH_MAX: usize = 256;
 
 /// What is to be done.
 #[derive(Clone, Debug)]
@@ -146,8 +144,9 @@ pub enum FollowError {
 #[must_use]
 pub fn key_of(command: &[OsString]) -> Option<Key> {
     let (program, arguments) = command.split_first()?;
-    let path = program_path(Path::new(program))?.canonicalize().ok()?;
-    let inode = fs::metadata(&path).ok()?.ino();
+    let path = session::program_path(Path::new(program))?.canonicalize().ok()?;
+    // To open a pipe is to wait for its other end.
+    let inode = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?.ino();
     let file = sys::open(&path, libc::O_RDONLY).ok();
     let uuid = file.and_then(|file| sys::fs_uuid(std::os::fd::AsFd::as_fd(&file))).unwrap_or_default();
     let folder = std::env::current_dir().ok()?;
@@ -171,17 +170,6 @@ pub fn key_of_process(pid: u32) -> Option<Key> {
     let words = words.strip_suffix(b"\0").unwrap_or(&words);
     let arguments = words.split(|&byte| byte == 0).skip(1).map(|word| OsString::from_vec(word.to_vec()));
     Some(Key::Program { path, uuid, inode, folder, arguments: arguments.collect() })
-}
-
-fn program_path(program: &Path) -> Option<PathBuf> {
-    if program.components().count() > 1 {
-        return Some(program.to_owned());
-    }
-    let is_program = |path: &PathBuf| {
-        fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
-    };
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).take(PATH_MAX).map(|folder| folder.join(program)).find(is_program)
 }
 
 /// Runs a command as [`FollowOptions`] say.

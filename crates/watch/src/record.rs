@@ -159,7 +159,9 @@ fn answer_layouts() -> BTreeMap<u16, AnswerLayout> {
 /// A tracepoint that cannot be looked up, as the error that carries a remedy.
 pub(crate) fn unsupported(error: TracefsError) -> RecordError {
     let remedy = match &error {
-        TracefsError::NotMounted => "mount it as root: mount -t tracefs tracefs /sys/kernel/tracing",
+        TracefsError::NotMounted => {
+            "run as root (root needs no mount of it; for others: mount -t tracefs tracefs /sys/kernel/tracing)"
+        }
         TracefsError::Denied { .. } => "run as root",
         TracefsError::NoEvent { event } if !event.starts_with("block/") => {
             "use a kernel with CONFIG_EVENT_TRACING, as those of the large distributions are; `forerun watch --check` says what works here"

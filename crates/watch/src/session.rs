@@ -18,8 +18,11 @@ use crate::signals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use std::ffi::{CString, OsString};
+use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -37,6 +40,8 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
 const LOOK_EVERY_URGENT: Duration = Duration::from_micros(200);
 /// How long a command has to end by a Ctrl-C of its own before we hand it ours.
 const OWN_END: Duration = Duration::from_secs(2);
+/// Folders in which a program is looked for at most.
+const PATH_MAX: usize = 256;
 /// Shortest time between two calls of the progress callback.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
@@ -306,7 +311,12 @@ impl Running {
                 Err(error) => Err(error.into()),
             };
         }
-        self.child.as_mut().map_or(Ok(false), |child| Ok(child.try_wait()?.is_some()))
+        let Some(child) = &mut self.child else { return Ok(false) };
+        let is_over = child.try_wait()?.is_some();
+        if is_over {
+            signals::pass_on_no_more();
+        }
+        Ok(is_over)
     }
 
     /// Asks the command to end, if it has not, and waits for it.
@@ -331,7 +341,9 @@ impl Running {
             // Not yet waited for, so the number is still this child's. Losing the race to its own end is fine.
             let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal);
         }
-        child.wait().map(Some)
+        let ended = child.wait();
+        signals::pass_on_no_more();
+        ended.map(Some)
     }
 }
 
@@ -342,12 +354,38 @@ impl Drop for Running {
     }
 }
 
+/// Where a program of that name is.
+pub(crate) fn program_path(program: &Path) -> Option<PathBuf> {
+    if program.components().count() > 1 {
+        return Some(program.to_owned());
+    }
+    let is_program = |path: &PathBuf| {
+        fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    };
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).take(PATH_MAX).map(|folder| folder.join(program)).find(is_program)
+}
+
 fn start_command(argv: &[OsString]) -> Result<Child, RecordError> {
     let (program, arguments) = argv.split_first().ok_or(RecordError::NoCommand)?;
-    Command::new(program)
-        .args(arguments)
-        .spawn()
-        .map_err(|source| RecordError::Start { program: program.to_string_lossy().into_owned(), source })
+    signals::wait_for_children();
+    let started = match Command::new(program).args(arguments).spawn() {
+        // A script without a first line that says for whom it is: execvp(3), and so every shell, gives it to the shell.
+        Err(source) if source.raw_os_error() == Some(libc::ENOEXEC) => {
+            let script = program_path(Path::new(program)).unwrap_or_else(|| program.into());
+            Command::new("/bin/sh").arg(script).args(arguments).spawn()
+        }
+        started => started,
+    };
+    let child = started.map_err(|source| {
+        let kind = source.kind();
+        let is_there = kind == io::ErrorKind::NotFound && Path::new(program).exists();
+        let other = || io::Error::new(kind, "the interpreter or loader that it names is not there");
+        let source = if is_there { other() } else { source };
+        RecordError::Start { program: program.to_string_lossy().into_owned(), source }
+    })?;
+    signals::pass_on_to(&child);
+    Ok(child)
 }
 
 /// A refusal of `perf_event_open` or of its mapping.
@@ -391,7 +429,7 @@ pub(crate) fn rings(ids: &[u64], scope: Scope, beside: Beside) -> Result<Vec<Rin
 
 /// The same, of so many data bytes.
 fn rings_of(ids: &[u64], scope: Scope, beside: Beside, bytes: usize) -> Result<Vec<Ring>, RecordError> {
-    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let mut rings: Vec<Ring> = Vec::new();
     for cpu in cpu_list(&online).ok_or_else(|| io::Error::other("no list of processors in sysfs"))? {
         match open_ring(ids, scope, beside, cpu, bytes) {

@@ -2,15 +2,66 @@
 //!
 //! The first SIGINT, SIGTERM or SIGHUP (the terminal was closed) sets a flag that [`mod@crate::record`] looks at; a second one
 //! ends the process as usual, so that nobody is ever stuck. A hangup that is ignored, as under nohup(1), stays so.
+//!
+//! What asks a program for something else (SIGQUIT, SIGUSR1, SIGUSR2) is passed on to the command while one runs, so that nobody loses
+//! it by being watched. Of a terminal's the command has got it by itself.
+#![expect(unsafe_code, reason = "signal, sigaction and kill in a handler have no safe interface")]
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::process::Child;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Once};
 
 /// The last signal to end that came; 0 = none.
 static CAME: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
+
+/// The command that signals are passed on to; 0 = none.
+static COMMAND: AtomicI32 = AtomicI32::new(0);
+
+/// Signals that are for the command.
+const PASSED_ON: [i32; 3] = [SIGQUIT, SIGUSR1, SIGUSR2];
+
+/// From now on the end of a child is told to us, whatever whoever started us said: where SIGCHLD is ignored, nobody learns how a child ended.
+pub(crate) fn wait_for_children() {
+    // SAFETY: the default action, before there is a child.
+    unsafe { libc::signal(SIGCHLD, libc::SIG_DFL) };
+}
+
+/// From now on signals that ask a program for something other than its end go to this child, unless we are to ignore them. After it began:
+/// what we pass on would else be what it does not ignore.
+pub(crate) fn pass_on_to(child: &Child) {
+    static ONCE: Once = Once::new();
+    COMMAND.store(child.id().cast_signed(), Ordering::Relaxed);
+    ONCE.call_once(|| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        for signal in PASSED_ON.into_iter().filter(|&signal| !is_ignored(&status, signal)) {
+            // SAFETY: all zero is no flag, no mask and no handler, which are set below.
+            let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+            action.sa_sigaction = pass_on as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+            // SAFETY: the action outlives the call, and its handler takes what SA_SIGINFO gives it. Where the system refuses it, the signal does what it did.
+            unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+        }
+    });
+}
+
+/// Passes a signal on, unless a terminal gave it to the command as well.
+extern "C" fn pass_on(signal: libc::c_int, about: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    let command = COMMAND.load(Ordering::Relaxed);
+    // SAFETY: the kernel gives a handler of SA_SIGINFO what it is about, for as long as it runs.
+    let is_of_terminal = unsafe { (*about).si_code == libc::SI_KERNEL };
+    if command > 0 && !is_of_terminal {
+        // SAFETY: kill(2) may be called in a handler, and the number is that of a child that nobody has waited for.
+        unsafe { libc::kill(command, signal) };
+    }
+}
+
+/// The command has ended.
+pub(crate) fn pass_on_no_more() {
+    COMMAND.store(0, Ordering::Relaxed);
+}
 
 /// A flag for [`crate::record::RecordOptions::stop`] that the next signal to end sets.
 ///

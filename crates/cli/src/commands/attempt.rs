@@ -285,7 +285,7 @@ fn recorded(
             ui.say(&format!("{what}: recording with strace instead"));
             by_strace(command)
         }
-        Err(problem) => Err(CliError::failure("try", problem)),
+        Err(problem) => Err(CliError::recording("try", problem)),
     }
 }
 

@@ -7,7 +7,7 @@ use super::quieted::{self, Quieted};
 use super::reading::{ReadArgs, open, through};
 use super::recording;
 use super::writing::{check_json, is_dash, target, write, wrote};
-use crate::error::{CliError, Kind};
+use crate::error::CliError;
 use crate::outputs;
 use crate::ui::{Style, Ui};
 use clap::{Args, Subcommand};
@@ -405,14 +405,7 @@ fn watched<T>(
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    recording.map_err(|problem| {
-        let kind = if matches!(problem, RecordError::Unsupported { .. }) {
-            Kind::Unsupported
-        } else {
-            Kind::Failure
-        };
-        CliError::new(kind, "record", problem, "")
-    })
+    recording.map_err(|problem| CliError::recording("record", problem))
 }
 
 fn record_files(args: &RecordArgs, place: &Place, stop: Arc<AtomicBool>, ui: &Ui) -> Result<(), CliError> {

@@ -9,7 +9,7 @@ use forerun_core::registry::SchemeSpec;
 use forerun_study::human;
 use forerun_watch::follow::{self, Decision, FollowError, FollowOptions, Report};
 use forerun_watch::inputs::{self, LogError, Verified};
-use forerun_watch::outcome::{Ended, RecordError};
+use forerun_watch::outcome::Ended;
 use forerun_watch::replay::Replayed;
 use forerun_watch::store::{self, Store};
 use forerun_watch::unit::{UNITS_MAX, Unit};
@@ -154,12 +154,10 @@ fn scheme(text: &str) -> Result<SchemeSpec, String> {
 
 /// The trouble of following a command as the command line's, which `place` names.
 pub(crate) fn problem(place: &str, error: FollowError) -> CliError {
-    let kind = match &error {
-        FollowError::Record(RecordError::Unsupported { .. }) => Kind::Unsupported,
-        FollowError::Scheme(_) => Kind::Usage,
-        _ => Kind::Failure,
-    };
-    CliError::new(kind, place, error, "")
+    match error {
+        FollowError::Record(problem) => CliError::recording(place, problem),
+        FollowError::Scheme(_) => CliError::new(Kind::Usage, place, error, ""),
+    }
 }
 
 /// Runs it.

@@ -13,7 +13,6 @@ use forerun_study::human;
 use forerun_watch::daemon::{
     self, DaemonError, DaemonOptions, Pattern, Run, RunWhat, Said, Sees, Sums, Told,
 };
-use forerun_watch::outcome::RecordError;
 use forerun_watch::store;
 use forerun_watch::unit::Unit;
 use page::Page;
@@ -118,6 +117,7 @@ struct SumsJson {
 
 /// Watches until a signal ends it.
 pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
+    crate::args::check_dashes(&[], "watch")?;
     let stop =
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
     let outputs = [("--record", args.record.as_deref()), ("--log-inputs", args.log_inputs.as_deref())];
@@ -167,8 +167,8 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
 }
 
 fn problem(error: DaemonError) -> CliError {
-    let kind = match &error {
-        DaemonError::Record(RecordError::Unsupported { .. }) => Kind::Unsupported,
+    let kind = match error {
+        DaemonError::Record(problem) => return CliError::recording("watch", problem),
         DaemonError::Place { .. } | DaemonError::Patterns(_) => Kind::Usage,
         _ => Kind::Failure,
     };

@@ -73,3 +73,14 @@ fn a_signal_to_forerun_alone_is_passed_on() {
         assert_eq!(ended, code, "{said}");
     }
 }
+
+#[test]
+fn a_signal_that_asks_for_no_end_goes_to_the_command_alone() {
+    let answers = "trap 'exit 5' USR1; trap 'exit 6' QUIT; READY; while :; do sleep 0.05; done";
+    for (signal, code) in [("USR1", 5), ("QUIT", 6)] {
+        for words in &RUN_ONE[..1] {
+            let Some((ended, said)) = ended(words, answers, signal, false) else { return };
+            assert_eq!(ended, code, "{words:?}: {said}");
+        }
+    }
+}

@@ -284,6 +284,69 @@ fn a_command_that_fails_fails_as_it_would_alone() {
 }
 
 #[test]
+fn a_command_that_cannot_be_started_ends_as_shells_say() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().join("state");
+    let watch = |command: &[&str]| {
+        let mut all = Command::new(assert_cmd::cargo::cargo_bin("forerun"));
+        all.arg("watch").arg("--state").arg(&state).arg("--").args(command).current_dir(folder.path());
+        let done = all.output().expect("it runs");
+        (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    if watch(&["true"]).0 == Some(4) {
+        return skipped("needs root and the kernel's tracepoints");
+    }
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("it runs").success());
+    file(folder.path(), "data", 3);
+    std::fs::write(folder.path().join("plain"), "exit 9\n").expect("written");
+    std::fs::write(folder.path().join("lost"), "#!/no/such/interpreter\n").expect("written");
+    let modes = Command::new("chmod").args(["755", "plain", "lost"]).current_dir(folder.path()).status();
+    assert!(modes.expect("it runs").success());
+    assert_eq!(watch(&["no-such-command"]).0, Some(127));
+    assert_eq!(watch(&["./data"]).0, Some(126));
+    assert_eq!(watch(&["./pipe"]).0, Some(126), "a pipe is not waited for");
+    assert_eq!(watch(&["./plain"]).0, Some(9), "a script without a first line is the shell's");
+    let (code, said) = watch(&["./lost"]);
+    assert!(code == Some(127) && said.contains("interpreter"), "{said}");
+    // Whoever starts us may say that nobody is told of ends.
+    let forerun = assert_cmd::cargo::cargo_bin("forerun");
+    let script = format!(
+        "trap '' CHLD; exec {} watch --state {} -- sh -c 'exit 7'",
+        forerun.display(),
+        state.display()
+    );
+    assert_eq!(Command::new("sh").args(["-c", &script]).status().expect("it runs").code(), Some(7));
+}
+
+#[test]
+fn a_command_that_is_an_empty_variable_is_no_wish_to_watch_all() {
+    for words in [&["watch", "--"][..], &["load", "/etc/passwd", "--"]] {
+        let refused = forerun(words).assert().code(2);
+        let said = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
+        assert!(said.contains("no command stands behind --"), "{said}");
+    }
+}
+
+#[test]
+fn a_manifest_goes_into_a_pipe_and_does_not_take_its_place() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = file(folder.path(), "data", 50_000);
+    let [plain, pipe] = ["m", "pipe"].map(|name| folder.path().join(name).to_string_lossy().into_owned());
+    json(&["manifest", "snapshot", "-o", &plain, &data, "--json"]);
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("it runs").success());
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::read(pipe).expect("it comes")
+    });
+    json(&["manifest", "merge", "-o", &pipe, &plain, &plain, "--json"]);
+    assert!(reader.join().expect("it reads").starts_with(b"FORERUNM"));
+    let is_pipe =
+        std::os::unix::fs::FileTypeExt::is_fifo(&std::fs::metadata(&pipe).expect("there").file_type());
+    assert!(is_pipe);
+}
+
+#[test]
 fn what_cannot_be_kept_is_said_and_is_no_failure_of_the_command() {
     let folder = tempfile::tempdir().expect("a folder");
     let state = file(folder.path(), "no-folder", 3);

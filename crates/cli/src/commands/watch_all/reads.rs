@@ -4,7 +4,7 @@
 //! has no use for.
 
 use super::super::{recording, writing};
-use crate::error::{CliError, Kind};
+use crate::error::CliError;
 use crate::ui::Ui;
 use forerun_machine::machine::Machine;
 use forerun_machine::recorded;
@@ -59,15 +59,7 @@ impl Reads {
         let recording = self.thread.join().map_err(|_| {
             CliError::failure("--record", "the recorder has broken; its lines stay beside the file")
         })?;
-        let recording = recording.map_err(|problem| {
-            let unsupported = matches!(problem, RecordError::Unsupported { .. });
-            CliError::new(
-                if unsupported { Kind::Unsupported } else { Kind::Failure },
-                "--record",
-                problem,
-                "",
-            )
-        })?;
+        let recording = recording.map_err(|problem| CliError::recording("--record", problem))?;
         if recording.lost > 0 {
             ui.say(&format!("{} events were lost: the ring was full", human::count(recording.lost)));
         }
