@@ -13,6 +13,7 @@ use forerun_trace::kept::Kept;
 use forerun_trace::options::ReadOptions;
 use forerun_trace::record::{Name, Trace};
 use sha2::{Digest, Sha256};
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -30,6 +31,25 @@ fn in_short(error: &TraceError) -> String {
         TraceError::Malformed(bad) => format!("expected {}, found {}", bad.expected, bad.found),
         other => other.to_string(),
     }
+}
+
+/// Most bytes of a file with a workload in it.
+const TABLE_BYTES_MAX: u64 = 1 << 20;
+
+/// Whether a name is that of a file with a `[workload]` in it, and of no trace.
+#[must_use]
+pub fn is_table(given: &str) -> bool {
+    given.ends_with(".toml") && Path::new(given).is_file()
+}
+
+/// The workload that a file states.
+fn of_table(given: &str) -> Result<Workload, RunError> {
+    let mut text = String::new();
+    std::fs::File::open(given)
+        .and_then(|file| file.take(TABLE_BYTES_MAX).read_to_string(&mut text))
+        .map_err(|problem| RunError::Input { input: given.into(), why: problem.to_string() })?;
+    Workload::from_toml(&text)
+        .map_err(|problem| RunError::Spec { field: "input", why: format!("{given}: {problem}") })
 }
 
 /// What a name stands for that is there and no file.
@@ -91,12 +111,15 @@ pub struct Programs {
 }
 
 impl Input {
-    /// Loads a trace file, or parses a workload line if no file has that name.
+    /// Loads a trace file or the `[workload]` of a `.toml` file, or parses a workload line if no file has that name.
     ///
     /// # Errors
     /// [`RunError::Input`] with the place and the remedy; [`RunError::Spec`] for what can only be meant as a workload.
     pub fn load(given: &str, options: &ReadOptions) -> Result<Self, RunError> {
         let wrong = |why: String| RunError::Input { input: given.into(), why };
+        if is_table(given) {
+            return Ok(Self::of_workload(given, of_table(given)?));
+        }
         if Path::new(given).is_file() {
             let mut kept = Kept::default();
             let opened = forerun_trace::through(given, options, &mut |records| kept.take(records)).map_err(

@@ -28,7 +28,7 @@ Examples:
   forerun sim trace.csv.gz --scheme asp --array raid5:5x128KiB --map one-array-each
 
 INPUT is a trace file in any format of `forerun trace info --help`, or a workload such as
-'random:size=1GiB,requests=40000'; `forerun trace synth --help` lists the shapes.";
+'random:size=1GiB,requests=40000' or a .toml file with a [workload]; `forerun trace synth --help` lists the shapes.";
 
 /// What every command that runs prints or writes besides the table.
 #[derive(Debug, Args)]

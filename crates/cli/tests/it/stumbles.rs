@@ -423,3 +423,25 @@ fn the_keys_of_columns_stand_in_the_help_and_the_guide_and_a_wrong_cut_names_its
     assert!(said("offset=1,bytes=2,sep=semicolon").contains("add header=1 to the column mapping"));
     output(&["trace", "info", &path, "--columns", "offset=where,bytes=long,sep=semicolon"]);
 }
+
+#[test]
+fn a_workload_in_a_file_stands_wherever_one_in_a_line_does() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("w.toml").display().to_string();
+    std::fs::write(&path, "[workload]\nshape = 'random'\nsize = '64MiB'\nrequests = 10\n").expect("written");
+    let line = "random:size=64MiB,requests=10";
+    let times = |input: &str, command: &[&str]| {
+        let words = [command, &[input, "--device", "nvme", "--json"]].concat();
+        let runs = super::json(&words)["runs"].as_array().expect("runs").clone();
+        runs.iter().map(|run| (run["input"].clone(), run["elapsed_ns"].clone())).collect::<Vec<_>>()
+    };
+    for command in [&["sim"][..], &["compare", "--scheme", "linux-6"]] {
+        assert_eq!(times(&path, command), times(line, command));
+    }
+    let spec = folder.path().join("again.toml").display().to_string();
+    output(&["--quiet", "sim", &path, "--device", "nvme", "--save-spec", &spec]);
+    output(&["--quiet", "sim", "--spec", &spec]);
+    std::fs::write(&path, "[workload]\nshape = 'random'\nsise = '64MiB'\n").expect("written");
+    let said = fails(&["sim", &path], 2);
+    assert!(said.contains(&path) && said.contains("no key `sise`"), "{said}");
+}
