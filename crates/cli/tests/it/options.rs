@@ -222,3 +222,18 @@ fn who_passes_over_bad_records_is_not_told_to_do_so() {
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success() && said.contains("it was passed over"), "{said}");
 }
+
+#[test]
+fn what_is_named_twice_is_counted_once_and_a_number_below_zero_is_told_its_place() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let one = trace(&folder);
+    let report = json(&["mrc", &one, "--retention", "lru,arc,lru", "--cache", "2,1,2", "--json"]);
+    let runs = report["runs"].as_array().expect("runs").iter();
+    let rows: Vec<_> =
+        runs.map(|run| (run["retention"].to_string(), run["cache_blocks"].to_string())).collect();
+    let expected = [("lru", "2"), ("lru", "1"), ("arc", "2"), ("arc", "1")];
+    assert_eq!(rows, expected.map(|(name, blocks)| (format!("\"{name}\""), blocks.to_owned())));
+    assert!(output(&["mrc", "--help"]).contains("[aliases: --cache]"));
+    let said = fails(&["sim", SMALL, "--seed", "-1"], 2);
+    assert!(said.contains("as in --NAME=-1") && !said.contains("'-- -1'"), "{said}");
+}
