@@ -225,6 +225,14 @@ impl Input {
         RunError::Spec { field, why: format!("{}: {why}", self.given) }
     }
 
+    /// That there is nothing to run: no fault of the spec.
+    fn nothing(&self) -> RunError {
+        RunError::Input {
+            input: self.given.clone(),
+            why: "the trace has no request that moves a byte".into(),
+        }
+    }
+
     /// The same of a trace that cannot be placed or replayed; what is damaged is no fault of the spec.
     fn refused(&self, problem: &ReplayError, field: &'static str) -> RunError {
         match problem {
@@ -247,7 +255,7 @@ impl Input {
         };
         let devices = trace.moving();
         if devices.is_empty() {
-            return Err(self.unfit("input", "the trace has no request that moves a byte"));
+            return Err(self.nothing());
         }
         let only = |device: Name| {
             let map = Map::Only(trace.names[device.0 as usize].clone());
@@ -271,10 +279,9 @@ impl Input {
                 }
                 let mapped = map_trace(trace, &spec.map, capacity, *spec.fit)
                     .map_err(|e| self.refused(&e, "input"))?;
-                let mapped: &Mapped =
-                    mapped.first().ok_or_else(|| self.unfit("input", "the trace has no request"))?;
+                let mapped: &Mapped = mapped.first().ok_or_else(|| self.nothing())?;
                 if mapped.requests() == 0 {
-                    return Err(self.unfit("input", "the trace has no request that moves a byte"));
+                    return Err(self.nothing());
                 }
                 let drive = mapped.drive(*spec.mode, spec.repeat).map_err(|e| self.refused(&e, "mode"))?;
                 let alone = match &drive {
