@@ -233,7 +233,7 @@ fn what_is_named_twice_is_counted_once_and_a_number_below_zero_is_told_its_place
         runs.map(|run| (run["retention"].to_string(), run["cache_blocks"].to_string())).collect();
     let expected = [("lru", "2"), ("lru", "1"), ("arc", "2"), ("arc", "1")];
     assert_eq!(rows, expected.map(|(name, blocks)| (format!("\"{name}\""), blocks.to_owned())));
-    assert!(output(&["mrc", "--help"]).contains("[aliases: --cache]"));
+    assert!(output(&["mrc", "--help"]).contains("[alias: --cache]"));
     let said = fails(&["sim", SMALL, "--seed", "-1"], 2);
     assert!(said.contains("as in --NAME=-1") && !said.contains("'-- -1'"), "{said}");
 }
