@@ -165,7 +165,7 @@ mod tests {
             let said = told("offset=0,bytes=1", text);
             assert!(said.ends_with(&format!("; add sep={word} to the column mapping")), "{said}");
         }
-        assert!(told("offset=0,bytes=1", "0;4096").contains("the length, found 1 column;"));
+        assert!(told("offset=1,bytes=0", "0;4096").contains("with the offset, found 1 column;"));
         assert!(told("offset=0,bytes=1,sep=space", "0,4096").contains("add sep=comma"));
         assert!(told("offset=Off,bytes=Len", "Off;Len\n0;4096").contains("add sep=semicolon"));
         assert!(told("offset=0,bytes=4", "0,4096").contains("--skip-bad"));
