@@ -23,6 +23,7 @@ use forerun_machine::likeness::Likeness;
 use forerun_sim::report::RunReport;
 use forerun_sim::said::Said;
 use forerun_sim::spec::RunSpec;
+use forerun_study::StudyError;
 use forerun_study::runner::{self, Brought};
 use serde::Serialize;
 use zfs::{Parameter, Prefetcher};
@@ -158,13 +159,22 @@ pub(crate) struct Advice {
 }
 
 /// Chooses on one input and judges on others: first on all that was read, whose effect is the program's, then on what no choice has seen.
-pub(crate) fn study(choose: &Reads, judge: &[Reads], ground: &Ground, ui: &Ui) -> Result<Advice, CliError> {
+/// `what` stands for the inputs, which are files of ours.
+pub(crate) fn study(
+    what: &str,
+    choose: &Reads,
+    judge: &[Reads],
+    ground: &Ground,
+    ui: &Ui,
+) -> Result<Advice, CliError> {
+    let bars = Bars::of_steps(ui, what);
+    let watch = &Steps { what, bars: &bars };
     let variants = variants(ground);
     let first = &variants[..1];
     let mut changes = vec![Change::AsItIs];
     if let Some(zfs) = &ground.zfs {
         let tried: Vec<Change> = zfs.tried().into_iter().map(Change::Zfs).collect();
-        let runs = run(choose, &tried, first, ground, ui)?;
+        let runs = run(choose, &tried, first, ground, watch)?;
         // One parameter that pays for sure goes before two that give a little more.
         let one =
             tried.iter().take_while(|change| matches!(change, Change::Zfs(some) if some.len() < 2)).count();
@@ -177,13 +187,13 @@ pub(crate) fn study(choose: &Reads, judge: &[Reads], ground: &Ground, ui: &Ui) -
         let others = WINDOWS_KIB.iter().filter(|&&kib| kib != here && (kib > 0 || choose.by_pages.is_some()));
         let windows: Vec<Change> =
             std::iter::once(&here).chain(others).map(|&kib| Change::Window(kib)).collect();
-        let runs = run(choose, &windows, first, ground, ui)?;
+        let runs = run(choose, &windows, first, ground, watch)?;
         changes.extend(best_value(&windows, &runs[0], choose.outside_ns));
         changes.extend([Change::AdviseRandom, Change::AdviseSequential]);
-        changes.extend(files::chosen(choose, first, ground, ui)?);
+        changes.extend(files::chosen(choose, first, ground, watch)?);
     }
     for tried in [servers(ground), chunks(ground)] {
-        let runs = run(choose, &tried, first, ground, ui)?;
+        let runs = run(choose, &tried, first, ground, watch)?;
         changes.extend(first_as_good(&runs[0], choose.outside_ns).map(|n| tried[n].clone()));
     }
     changes.extend(mirrored(ground));
@@ -193,11 +203,27 @@ pub(crate) fn study(choose: &Reads, judge: &[Reads], ground: &Ground, ui: &Ui) -
     changes.push(Change::Disk(if ground.preset == *"nvme-pcie4" { "nvme-pcie5" } else { "nvme-pcie4" }));
     changes.push(Change::Foresight);
     let judged = |reads: &Reads| {
-        Ok(Judged { runs: run(reads, &changes, &variants, ground, ui)?, outside: reads.outside_ns })
+        Ok(Judged { runs: run(reads, &changes, &variants, ground, watch)?, outside: reads.outside_ns })
     };
     let judged: Vec<Judged> = judge.iter().map(judged).collect::<Result<_, CliError>>()?;
     let recorded = judge.first().and_then(|reads| reads.recorded_ns);
     Ok(advise(&changes, judged, recorded, ground))
+}
+
+/// Who watches the runs of a study, and what their inputs are called.
+struct Steps<'a> {
+    what: &'a str,
+    bars: &'a Bars<'a>,
+}
+
+impl Steps<'_> {
+    /// The same with the name that the user gave in the place of our own files'.
+    fn named(&self, problem: StudyError, input: &Reads) -> StudyError {
+        let ours = || std::iter::once(&input.whole).chain(&input.by_pages);
+        let named =
+            |text: &str| ours().fold(text.to_owned(), |text, ours| text.replace(ours.as_str(), self.what));
+        StudyError { place: named(&problem.place), what: named(&problem.what), ..problem }
+    }
 }
 
 /// The runs of a part under each variant, one for each change.
@@ -270,13 +296,12 @@ fn run(
     changes: &[Change],
     variants: &[Variant],
     ground: &Ground,
-    ui: &Ui,
+    watch: &Steps<'_>,
 ) -> Result<Vec<Vec<RunReport>>, CliError> {
     let of = |variant: &Variant| changes.iter().map(|change| spec(input, change, variant, ground)).collect();
     let specs: Vec<Vec<RunSpec>> = variants.iter().map(of).collect();
-    let quiet = Ui { quiet: true, ..*ui };
-    let mut reports =
-        runner::run_all(&specs.concat(), 0, Brought::default(), &Bars::new(&quiet))?.into_iter();
+    let reports = runner::run_all(&specs.concat(), 0, Brought::default(), watch.bars);
+    let mut reports = reports.map_err(|problem| watch.named(problem, input))?.into_iter();
     Ok(specs.iter().map(|specs| reports.by_ref().take(specs.len()).collect()).collect())
 }
 

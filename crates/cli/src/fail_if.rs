@@ -227,21 +227,61 @@ fn unit_factor(unit: &str) -> Option<f64> {
     })
 }
 
+/// What is known of the bound, which is no run: a time, what was asked for and what has to be loaded.
+const OF_BOUND: [&str; 10] = [
+    "elapsed_ns",
+    "throughput_bytes_per_s",
+    "bytes_requested",
+    "bytes_read_requested",
+    "bytes_from_devices",
+    "devices",
+    "cache_bytes",
+    "host_cache_bytes",
+    "spec",
+    "seed",
+];
+
+/// Whether a division by 0 is an error: a number of runs that only try whether the fields are there may be 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Zero {
+    /// It is, and a condition with one is neither true nor false.
+    Refused,
+    /// Only where no run could make it another number.
+    OfRuns,
+}
+
+fn check_divisor(divisor: f64, refused: bool) -> Result<(), String> {
+    if divisor == 0.0 && refused {
+        return Err("a division by 0 is neither true nor false".to_owned());
+    }
+    Ok(())
+}
+
 /// Computes the condition over the runs of one input: 0 is false. The error names what is not in the report.
-pub(crate) fn evaluate(expr: &Expr, runs: &[&RunReport]) -> Result<f64, String> {
+pub(crate) fn evaluate(expr: &Expr, runs: &[&RunReport], zero: Zero) -> Result<f64, String> {
+    let refused = zero == Zero::Refused;
     Ok(match expr {
         Expr::Number(value) => *value,
         Expr::Field { scheme, path } => field(find(scheme, runs)?, path)?,
         Expr::Speedup { of, over } => {
-            find(of, runs)?.throughput_bytes_per_s / find(over, runs)?.throughput_bytes_per_s
+            let over = find(over, runs)?.throughput_bytes_per_s;
+            check_divisor(over, refused)?;
+            find(of, runs)?.throughput_bytes_per_s / over
         }
         Expr::MissCoverage(of) => {
             let without = find("none", runs)?.counts.misses;
+            is_of_bound(find(of, runs)?, "misses")?;
             1.0 - forerun_sim::report::ratio(find(of, runs)?.counts.misses, without)
         }
-        Expr::Not(inner) => truth(evaluate(inner, runs)? == 0.0),
-        Expr::Minus(inner) => -evaluate(inner, runs)?,
-        Expr::Two(op, left, right) => apply(*op, evaluate(left, runs)?, evaluate(right, runs)?),
+        Expr::Not(inner) => truth(evaluate(inner, runs, zero)? == 0.0),
+        Expr::Minus(inner) => -evaluate(inner, runs, zero)?,
+        Expr::Two(op, left, right) => {
+            let (over, by) = (evaluate(left, runs, zero)?, evaluate(right, runs, zero)?);
+            if *op == Op::Divide {
+                check_divisor(by, refused || schemes(right).is_empty())?;
+            }
+            apply(*op, over, by)
+        }
     })
 }
 
@@ -272,8 +312,21 @@ fn find<'a>(scheme: &str, runs: &[&'a RunReport]) -> Result<&'a RunReport, Strin
     found.copied().ok_or_else(|| format!("no run of `{scheme}`"))
 }
 
+/// Refuses what was not counted for the bound: its zeros are no numbers.
+fn is_of_bound(run: &RunReport, path: &str) -> Result<(), String> {
+    let field = path.split('.').next().unwrap_or_default();
+    if run.scheme != "bound" || OF_BOUND.contains(&field) {
+        return Ok(());
+    }
+    Err(format!(
+        "`bound.{path}`: the bound is no run, and has no such number; there are: {}",
+        OF_BOUND.join(", ")
+    ))
+}
+
 /// A number of the report by its path; a step into a list is an index, or a layer's name.
 fn field(run: &RunReport, path: &str) -> Result<f64, String> {
+    is_of_bound(run, path)?;
     let report = serde_json::to_value(run).map_err(|problem| problem.to_string())?;
     let mut here = &report;
     for step in path.split('.') {
@@ -317,7 +370,7 @@ mod tests {
         ["none", "asp", "asp+msp", "seqp:128KiB"].map(String::from).to_vec()
     }
     fn value(text: &str) -> f64 {
-        evaluate(&parse(text, &names()).expect(text), &[]).expect(text)
+        evaluate(&parse(text, &names()).expect(text), &[], Zero::Refused).expect(text)
     }
     fn is(text: &str, expected: f64) {
         assert!((value(text) - expected).abs() < 1e-12, "{text}");
@@ -330,6 +383,16 @@ mod tests {
         is("1 < 2 && 2 < 1 || 3 >= 3", 1.0);
         is("!(1 == 1)", 0.0);
         is("-2 * -3", 6.0);
+    }
+
+    #[test]
+    fn a_division_by_zero_is_neither_true_nor_false() {
+        for text in ["1/0 > 1", "0/0 == 0", "1 < 2 || 1/(1 - 1) > 1"] {
+            let condition = parse(text, &names()).expect(text);
+            for zero in [Zero::Refused, Zero::OfRuns] {
+                assert!(evaluate(&condition, &[], zero).expect_err(text).contains("division by 0"), "{text}");
+            }
+        }
     }
 
     #[test]

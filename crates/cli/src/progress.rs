@@ -10,7 +10,7 @@ use forerun_study::runner::{Ended, Running, Watch};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A run shorter than this shows no bar.
 const BAR_AFTER: Duration = Duration::from_secs(1);
@@ -20,11 +20,22 @@ pub(crate) struct Bars<'a> {
     ui: &'a Ui,
     all: MultiProgress,
     drawn: Mutex<BTreeMap<usize, ProgressBar>>,
+    /// Of runs that are steps of one thing: what stands for their inputs, which are files of ours, and when it began.
+    steps: Option<(&'a str, Instant)>,
 }
 
 impl<'a> Bars<'a> {
     pub(crate) fn new(ui: &'a Ui) -> Self {
-        Self { ui, all: MultiProgress::new(), drawn: Mutex::default() }
+        Self { ui, all: MultiProgress::new(), drawn: Mutex::default(), steps: None }
+    }
+
+    /// Of runs that are steps of one thing: a bar for each once all have taken a second, and no line at its end. Where nobody sees
+    /// bars, one line says what is begun.
+    pub(crate) fn of_steps(ui: &'a Ui, what: &'a str) -> Self {
+        if !ui.bars {
+            ui.say(&format!("{what}: simulated as it is, and under each change that could be made"));
+        }
+        Self { steps: Some((what, Instant::now())), ..Self::new(ui) }
     }
 }
 
@@ -33,12 +44,13 @@ impl Watch for Bars<'_> {
         self.ui.say(line);
     }
     fn progress(&self, run: &Running<'_>, progress: Progress) {
-        if !self.ui.bars || run.started.elapsed() < BAR_AFTER {
+        let since = self.steps.map_or(run.started, |(_, begun)| begun);
+        if !self.ui.bars || since.elapsed() < BAR_AFTER {
             return;
         }
         // A poisoned lock means another thread panicked: that panic is the news, not the bar.
         let Ok(mut drawn) = self.drawn.lock() else { return };
-        let bar = drawn.entry(run.number).or_insert_with(|| self.all.add(new_bar(&label(run.spec))));
+        let bar = drawn.entry(run.number).or_insert_with(|| self.all.add(new_bar(&self.label(run.spec))));
         bar.set_length(progress.total);
         bar.set_position(progress.done);
     }
@@ -48,7 +60,8 @@ impl Watch for Bars<'_> {
         {
             bar.finish_and_clear();
         }
-        let Some(report) = run.report.filter(|_| !self.ui.bars || self.ui.verbose > 0) else { return };
+        let shown = self.steps.is_none() && (!self.ui.bars || self.ui.verbose > 0);
+        let Some(report) = run.report.filter(|_| shown) else { return };
         self.ui.say(&format!(
             "[{}/{}] {} on {}: {}, hit ratio {}, {} of virtual time in {:.1} s",
             run.ended,
@@ -63,12 +76,14 @@ impl Watch for Bars<'_> {
     }
 }
 
-fn label(spec: &RunSpec) -> String {
-    let device = match &*spec.map {
-        Map::Only(device) => format!(", device {device}"),
-        Map::Concat | Map::OneArrayEach => String::new(),
-    };
-    format!("{} on {}{device}", spec.scheme, spec.input)
+impl Bars<'_> {
+    fn label(&self, spec: &RunSpec) -> String {
+        let device = match &*spec.map {
+            Map::Only(device) => format!(", device {device}"),
+            Map::Concat | Map::OneArrayEach => String::new(),
+        };
+        format!("{} on {}{device}", spec.scheme, self.steps.map_or(spec.input.as_str(), |(what, _)| what))
+    }
 }
 
 fn new_bar(label: &str) -> ProgressBar {

@@ -35,8 +35,9 @@ pub use write::{Content, MemberWrite, Method, Step, WriteError, WritePlan};
 
 use crate::units::{BLOCK_BYTES, Block, Disk, Divisor, Extent};
 
-/// Member disks of one array at most. GF(2^8) allows 255 data strips beside P and Q; a set of disks is four words.
-pub const DISKS_MAX: u16 = 256;
+/// Member disks of one array at most: the dispatch, the choice and a set of disks hold a bit of each in one word. GF(2^8) would
+/// allow 255 data strips beside P and Q.
+pub const DISKS_MAX: u16 = 64;
 /// Strips in a stripe where one disk holds all data (design, "Contracts: Arrays").
 pub const LINEAR_STRIPS: u64 = 4;
 

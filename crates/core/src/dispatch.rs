@@ -5,6 +5,7 @@
 //! bounded number per disk; the host's own scheduler and the drive sort what has left.
 
 use crate::access::Context;
+use crate::array::DISKS_MAX;
 use crate::units::{Disk, Extent, Nanos};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -81,13 +82,13 @@ pub struct DemandFirst {
 }
 
 impl DemandFirst {
-    /// For `disks` disks, at most 64.
+    /// For `disks` disks, at most [`DISKS_MAX`].
     ///
     /// # Panics
     /// Above that.
     #[must_use]
     pub fn new(disks: usize) -> Self {
-        assert!(disks <= 64, "an array has at most 64 disks");
+        assert!(disks <= usize::from(DISKS_MAX), "an array has at most {DISKS_MAX} disks");
         let mut by_disk = Vec::new();
         by_disk.resize_with(disks, DiskQueues::default);
         Self { by_disk, ready: 0, depth: (DEPTH_MAX, AHEAD_DEPTH_MAX) }

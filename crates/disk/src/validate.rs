@@ -16,6 +16,9 @@ use thiserror::Error;
 use crate::device::{Command, Device};
 use crate::disksim::read_text;
 
+/// Longest time in such a trace, microseconds: an hour.
+const TIME_MAX_US: f64 = 3.6e9;
+
 /// Why a trace cannot be replayed.
 #[derive(Debug, Error)]
 pub enum ValidateError {
@@ -28,7 +31,9 @@ pub enum ValidateError {
         source: std::io::Error,
     },
     /// A line is not a request.
-    #[error("{path}: line {line}: expected `R|W flag sector count measured_us think_us`")]
+    #[error(
+        "{path}: line {line}: expected `R|W flag sector count measured_us think_us`, times from 0 to {TIME_MAX_US}"
+    )]
     Line {
         /// File.
         path: String,
@@ -130,10 +135,10 @@ fn parse_line(line: &str) -> Option<Measured> {
         _ => return None,
     };
     fields.next()?;
-    let lba = fields.next()?.parse().ok()?;
-    let sectors = fields.next()?.parse().ok().filter(|&n: &u64| n > 0)?;
-    let measured: f64 = fields.next()?.parse().ok()?;
-    let think: f64 = fields.next()?.parse().ok()?;
+    let lba: u64 = fields.next()?.parse().ok()?;
+    let sectors = fields.next()?.parse().ok().filter(|&n: &u64| n > 0 && lba.checked_add(n).is_some())?;
+    let mut time = || fields.next()?.parse().ok().filter(|us| (0.0..=TIME_MAX_US).contains(us));
+    let (measured, think) = (time()?, time()?);
     let ns = |us: f64| crate::mechanical::us_to_ns(us);
     fields.next().is_none().then_some(Measured {
         op,

@@ -3,7 +3,7 @@
 //! Loading is apart from running, so that a comparison reads its input once and every run starts from the same one.
 
 use crate::error::RunError;
-use crate::replay::{Drive, Map, Mapped, Mode, map_trace};
+use crate::replay::{Drive, Map, Mapped, Mode, ReplayError, map_trace};
 use crate::said::Said;
 use crate::spec::RunSpec;
 use crate::workload::Workload;
@@ -13,6 +13,7 @@ use forerun_trace::kept::Kept;
 use forerun_trace::options::ReadOptions;
 use forerun_trace::record::{Name, Trace};
 use sha2::{Digest, Sha256};
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -30,6 +31,25 @@ fn in_short(error: &TraceError) -> String {
         TraceError::Malformed(bad) => format!("expected {}, found {}", bad.expected, bad.found),
         other => other.to_string(),
     }
+}
+
+/// Most bytes of a file with a workload in it.
+const TABLE_BYTES_MAX: u64 = 1 << 20;
+
+/// Whether a name is that of a file with a `[workload]` in it, and of no trace.
+#[must_use]
+pub fn is_table(given: &str) -> bool {
+    given.ends_with(".toml") && Path::new(given).is_file()
+}
+
+/// The workload that a file states.
+fn of_table(given: &str) -> Result<Workload, RunError> {
+    let mut text = String::new();
+    std::fs::File::open(given)
+        .and_then(|file| file.take(TABLE_BYTES_MAX).read_to_string(&mut text))
+        .map_err(|problem| RunError::Input { input: given.into(), why: problem.to_string() })?;
+    Workload::from_toml(&text)
+        .map_err(|problem| RunError::Spec { field: "input", why: format!("{given}: {problem}") })
 }
 
 /// What a name stands for that is there and no file.
@@ -91,12 +111,20 @@ pub struct Programs {
 }
 
 impl Input {
-    /// Loads a trace file, or parses a workload line if no file has that name.
+    /// Loads a trace file or the `[workload]` of a `.toml` file, or parses a workload line if no file has that name.
     ///
     /// # Errors
     /// [`RunError::Input`] with the place and the remedy; [`RunError::Spec`] for what can only be meant as a workload.
     pub fn load(given: &str, options: &ReadOptions) -> Result<Self, RunError> {
         let wrong = |why: String| RunError::Input { input: given.into(), why };
+        if given == "-" {
+            let why = "`-`: an input is read more than once, and standard input is not: name a trace file (`forerun trace convert - FILE` \
+                       makes one; `trace info` and `trace patterns` read -)";
+            return Err(RunError::Spec { field: "input", why: why.into() });
+        }
+        if is_table(given) {
+            return Ok(Self::of_workload(given, of_table(given)?));
+        }
         if Path::new(given).is_file() {
             let mut kept = Kept::default();
             let opened = forerun_trace::through(given, options, &mut |records| kept.take(records)).map_err(
@@ -192,6 +220,30 @@ impl Input {
         }
     }
 
+    /// That a field of the spec does not fit this input, with its name: there may be several.
+    fn unfit(&self, field: &'static str, why: impl std::fmt::Display) -> RunError {
+        RunError::Spec { field, why: format!("{}: {why}", self.given) }
+    }
+
+    /// That there is nothing to run: no fault of the spec.
+    fn nothing(&self) -> RunError {
+        RunError::Input {
+            input: self.given.clone(),
+            why: "the trace has no request that moves a byte".into(),
+        }
+    }
+
+    /// The same of a trace that cannot be placed or replayed; what is damaged is no fault of the spec.
+    fn refused(&self, problem: &ReplayError, field: &'static str) -> RunError {
+        match problem {
+            ReplayError::Address { .. } => {
+                RunError::Input { input: self.given.clone(), why: problem.to_string() }
+            }
+            ReplayError::Device { .. } => self.unfit("map", problem),
+            _ => self.unfit(field, problem),
+        }
+    }
+
     /// The runs that a spec stands for: with `one-array-each` one for each device of a trace, in the order in which
     /// they first appear, each on an array of its own; otherwise the spec as it is.
     ///
@@ -203,8 +255,7 @@ impl Input {
         };
         let devices = trace.moving();
         if devices.is_empty() {
-            let why = "the trace has no request that moves a byte".into();
-            return Err(RunError::Spec { field: "input", why });
+            return Err(self.nothing());
         }
         let only = |device: Name| {
             let map = Map::Only(trace.names[device.0 as usize].clone());
@@ -220,20 +271,19 @@ impl Input {
     pub fn programs(&self, spec: &RunSpec, capacity: u64) -> Result<Programs, RunError> {
         let of = |field: &'static str| move |why: String| RunError::Spec { field, why };
         match &self.kind {
-            Kind::Workload(workload) => Self::of_shape(workload, spec, capacity),
+            Kind::Workload(workload) => self.of_shape(workload, spec, capacity),
             Kind::Trace(trace) => {
                 if *spec.map == Map::OneArrayEach {
                     let why = "one-array-each makes one run per device (Input::each_device); a single run takes concat or only:DEVICE";
                     return Err(of("map")(why.into()));
                 }
                 let mapped = map_trace(trace, &spec.map, capacity, *spec.fit)
-                    .map_err(|e| of("input")(e.to_string()))?;
-                let mapped: &Mapped =
-                    mapped.first().ok_or_else(|| of("input")("the trace has no request".into()))?;
+                    .map_err(|e| self.refused(&e, "input"))?;
+                let mapped: &Mapped = mapped.first().ok_or_else(|| self.nothing())?;
                 if mapped.requests() == 0 {
-                    return Err(of("input")("the trace has no request that moves a byte".into()));
+                    return Err(self.nothing());
                 }
-                let drive = mapped.drive(*spec.mode, spec.repeat).map_err(|e| of("mode")(e.to_string()))?;
+                let drive = mapped.drive(*spec.mode, spec.repeat).map_err(|e| self.refused(&e, "mode"))?;
                 let alone = match &drive {
                     Drive::Timed(_) => true,
                     Drive::Sources { sources, .. } => sources.len() == 1,
@@ -252,10 +302,14 @@ impl Input {
         }
     }
 
-    fn of_shape(workload: &Workload, spec: &RunSpec, capacity: u64) -> Result<Programs, RunError> {
+    fn of_shape(&self, workload: &Workload, spec: &RunSpec, capacity: u64) -> Result<Programs, RunError> {
         if !spec.advise.is_empty() {
             let why = "files of a workload have no names: give a trace of files";
             return Err(RunError::Spec { field: "advise", why: why.into() });
+        }
+        if matches!(*spec.map, Map::Only(_)) {
+            let why = "a workload has no devices: leave --map out, or give a trace";
+            return Err(RunError::Spec { field: "map", why: why.into() });
         }
         let outstanding = match *spec.mode {
             Mode::Closed { outstanding } => outstanding,
@@ -275,7 +329,7 @@ impl Input {
                 (forerun_core::size::about_size(footprint), forerun_core::size::about_size(capacity));
             let why =
                 format!("the workload spans {f}, the array holds {c}: use a larger array or a smaller size=");
-            return Err(RunError::Spec { field: "input", why });
+            return Err(self.unfit("input", why));
         }
         Ok(Programs {
             drive: Drive::Sources { sources: workload.sources(spec.seed), outstanding },

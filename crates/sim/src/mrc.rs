@@ -28,7 +28,9 @@ pub enum MrcError {
     #[error("more than {FOOTPRINT_MAX} distinct blocks: cut the trace into parts")]
     TooManyBlocks,
     /// A request that ends where 64 bits cannot address.
-    #[error("record {0}: offset and length run past the end of a 64-bit address")]
+    #[error(
+        "record {0}: offset and length run past the end of a 64-bit address: it is damaged, or its unit is another"
+    )]
     Address(u64),
     /// A request over more blocks than one can be of.
     #[error(

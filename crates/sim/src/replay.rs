@@ -89,13 +89,28 @@ pub enum ReplayError {
         /// Bytes that there are.
         capacity: u64,
     },
+    /// One request of more bytes than the volume has, however offsets are wrapped.
+    #[error(
+        "record {record}: one request of {} does not fit into the volume of {}: use larger or more disks",
+        about_size(*bytes), about_size(*capacity)
+    )]
+    TooLong {
+        /// Number of the record, counted from 1.
+        record: usize,
+        /// Its length.
+        bytes: u64,
+        /// Bytes that there are.
+        capacity: u64,
+    },
     /// Devices and files that 64 bits cannot address once they are laid end to end.
     #[error(
         "the trace's devices and files, laid end to end, span more than 64-bit addresses: use only:DEVICE"
     )]
     Span,
     /// A request that ends where 64 bits cannot address.
-    #[error("record {record}: offset and length run past the end of a 64-bit address")]
+    #[error(
+        "record {record}: offset and length run past the end of a 64-bit address: it is damaged, or its unit is another"
+    )]
     Address {
         /// Number of the record, counted from 1.
         record: usize,
@@ -344,9 +359,8 @@ fn place(
     fit: Fit,
 ) -> Result<Mapped, ReplayError> {
     let (layout, footprint) = Layout::of(trace, only)?;
-    let too_small = ReplayError::Footprint { footprint, capacity };
     if footprint > capacity && fit == Fit::Refuse {
-        return Err(too_small);
+        return Err(ReplayError::Footprint { footprint, capacity });
     }
     let mut files = layout.starts.clone();
     files.sort_unstable();
@@ -357,12 +371,13 @@ fn place(
     let mut ends = Ends::default();
     for at in 0..trace.len() {
         let Some(object) = placing.object(at) else { continue };
-        if trace.range(at).1 == 0 {
+        let bytes = trace.range(at).1;
+        if bytes == 0 {
             empty += 1;
             continue;
         }
         if !placing.fits(at) {
-            return Err(too_small);
+            return Err(ReplayError::TooLong { record: at + 1, bytes, capacity });
         }
         ends.note(&mut placing, at, object);
         which.push(at);
@@ -580,7 +595,9 @@ mod tests {
         assert!(told.contains("1MiB") && told.contains("1.0GiB"), "{told}");
         let wrapped = mapped(&t, &Map::Concat, 1 << 20, Fit::Modulo).expect("wrapped");
         assert!(placed(&wrapped[0]).iter().all(|p| p.offset == 0));
-        assert!(mapped(&t, &Map::Concat, 4096, Fit::Modulo).is_err(), "one request is larger");
+        let told =
+            mapped(&t, &Map::Concat, 4096, Fit::Modulo).expect_err("one request is larger").to_string();
+        assert!(told.starts_with("record 1: one request of 8KiB") && !told.contains("--fit"), "{told}");
         assert!(mapped(&t, &Map::Concat, 0, Fit::Modulo).is_err());
     }
 

@@ -26,7 +26,7 @@ pub struct RunSpec {
     pub spec_version: u32,
     /// Version of Forerun that wrote it.
     pub forerun: String,
-    /// A trace file's path or a one-line workload, as given.
+    /// A trace file's path, that of a `.toml` file with a workload, or a one-line workload, as given.
     pub input: String,
     /// Hash of the trace file's bytes, or of the canonical workload line; empty in a hand-written spec.
     #[serde(default)]

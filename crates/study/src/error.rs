@@ -89,6 +89,13 @@ const NUMBERS: [(&str, &str); 4] = [
     ("number too small to fit in target type", "a whole number is wanted, 0 or more"),
 ];
 
+/// The number of the parser's tip about words behind ` -- `: whoever writes one means the value of the option before it.
+fn below_zero(tip: &str) -> Option<&str> {
+    let word = tip.strip_prefix("tip: to pass '")?.split('\'').next()?;
+    let digits = word.strip_prefix('-')?;
+    digits.starts_with(|first: char| first.is_ascii_digit()).then_some(word)
+}
+
 /// `error: A\n\n  tip: B\n\nUsage: C\n\nFor more…` as `A; tip: B (usage: C)`.
 #[must_use]
 pub fn one_line(message: &str) -> String {
@@ -98,6 +105,10 @@ pub fn one_line(message: &str) -> String {
         let flat = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
         if let Some(rest) = flat.strip_prefix("Usage: ") {
             usage = rest.to_owned();
+        } else if let Some(number) = below_zero(&flat) {
+            what.push(format!(
+                "a value that begins with - stands behind = of its option, as in --NAME={number}"
+            ));
         } else if !flat.is_empty() && !flat.starts_with("For more information") {
             what.push(flat.strip_prefix("error: ").unwrap_or(&flat).to_owned());
         }
@@ -113,6 +124,16 @@ pub fn one_line(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_below_zero_is_told_where_it_belongs() {
+        let tip = "error: unexpected argument '-1' found\n\n  tip: to pass '-1' as a value, use '-- -1'\n\nUsage: x";
+        let told = one_line(tip);
+        assert!(told.contains("as in --NAME=-1") && !told.contains("'-- -1'"), "{told}");
+        let other =
+            one_line("error: unexpected argument '-x' found\n\n  tip: to pass '-x' as a value, use '-- -x'");
+        assert!(other.contains("use '-- -x'"), "{other}");
+    }
 
     #[test]
     fn an_error_is_one_line_of_place_what_and_remedy() {

@@ -15,6 +15,7 @@ use forerun_core::registry::{Layer, SchemeSpec};
 use forerun_core::words::nearest;
 use forerun_disk::preset::Preset;
 use forerun_sim::error::RunError;
+use forerun_sim::input::is_table;
 use forerun_sim::own::Own;
 use forerun_sim::said::Said;
 use forerun_sim::spec::{RunSpec, SPEC_VERSION};
@@ -113,7 +114,7 @@ pub fn sensible(inputs: &[String], assumed: &Assumed, skip_bad: bool) -> Vec<Str
 /// read is told when it is loaded.
 fn is_of_files(input: &str, skip_bad: bool) -> bool {
     const LOOKED_AT: u64 = 1_000;
-    if !Path::new(input).is_file() {
+    if !Path::new(input).is_file() || is_table(input) {
         return true;
     }
     let options = ReadOptions { limit: Some(LOOKED_AT), skip_bad, ..ReadOptions::default() };

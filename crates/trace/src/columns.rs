@@ -11,7 +11,14 @@
 use crate::field::{self, Fields};
 use crate::time_unit::TimeUnit;
 use forerun_core::units::{BLOCK_BYTES, SECTOR_BYTES};
+use forerun_core::words::{did_you_mean, nearest};
 use std::str::FromStr;
+
+/// The keys of a mapping.
+pub const KEYS: [&str; 15] = [
+    "time", "offset", "bytes", "size", "op", "read", "write", "device", "process", "file", "took",
+    "filesize", "sep", "header", "zero",
+];
 
 /// Where a column is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +55,24 @@ pub enum Separator {
 }
 
 impl Separator {
+    /// All, those first that stand in a text for nothing else.
+    const ALL: [Self; 5] = [Self::Tab, Self::Semicolon, Self::Pipe, Self::Comma, Self::Blanks];
+
+    /// Its word in a mapping.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Comma => "comma",
+            Self::Tab => "tab",
+            Self::Blanks => "space",
+            Self::Semicolon => "semicolon",
+            Self::Pipe => "pipe",
+        }
+    }
+    /// What this line is cut at, where it is not at this.
+    pub(crate) fn other(self, line: &str) -> Option<Self> {
+        let cuts = |other: &Self| other.cut(line).len() > 1;
+        if cuts(&self) { None } else { Self::ALL.into_iter().find(cuts) }
+    }
     pub(crate) fn cut(self, line: &str) -> Fields<'_> {
         match self {
             Self::Comma => Fields::separated(line, ','),
@@ -111,6 +136,14 @@ pub enum MappingError {
         key: String,
         /// What it takes.
         expected: &'static str,
+        /// What was given.
+        found: String,
+    },
+    /// A key that there is not.
+    #[error("column mapping: key: expected {known}, found {found:?}{}", did_you_mean(nearest(found, KEYS)))]
+    Key {
+        /// Those that there are.
+        known: String,
         /// What was given.
         found: String,
     },
@@ -211,10 +244,7 @@ impl Draft {
                 "file" => self.keep_times = true,
                 _ => return Err(wrong(key, "first or file", value)),
             },
-            _ => {
-                let keys = "time, offset, bytes, size, op, read, write, device, process, file, took, filesize, sep, header, zero";
-                return Err(wrong("key", keys, key));
-            }
+            _ => return Err(MappingError::Key { known: KEYS.join(", "), found: key.to_owned() }),
         }
         Ok(())
     }

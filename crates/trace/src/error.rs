@@ -111,6 +111,10 @@ impl Fault {
         self.remedy = Some(remedy.into());
         self
     }
+    /// The same with this remedy where it has none of its own.
+    pub(crate) fn or_remedy(self, remedy: &str) -> Self {
+        if self.remedy.is_some() { self } else { self.remedy(remedy) }
+    }
     /// The same fault, placed.
     pub(crate) fn at(self, file: &str, format: &'static str, place: Place) -> Malformed {
         Malformed {

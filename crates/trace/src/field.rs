@@ -47,8 +47,12 @@ impl<'a> Fields<'a> {
     }
     /// As many fields as the heading line has columns, else a fault: the line was cut.
     pub(crate) fn at_least_headed(self, columns: usize, line: &str) -> Result<Self, Fault> {
+        self.check_headed(columns, line).map(|()| self)
+    }
+    /// The same of fields that are kept.
+    pub(crate) fn check_headed(&self, columns: usize, line: &str) -> Result<(), Fault> {
         if self.count >= columns {
-            return Ok(self);
+            return Ok(());
         }
         Err(Fault::new(format!("{columns} fields, as many columns as the heading line has"), line))
     }

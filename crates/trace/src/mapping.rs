@@ -72,7 +72,8 @@ pub enum MapError {
     },
     /// The spaces together need more than 64 bits of address.
     #[error(
-        "the devices and files of the trace need more than 2^64 bytes end to end; use one-array-each or only:DEV"
+        "the devices and files of the trace need more than 2^64 bytes end to end: it is damaged, or its unit is another; a part of it \
+         may do (`forerun trace cut`)"
     )]
     TooLarge,
 }

@@ -18,6 +18,9 @@ use std::collections::HashMap;
 /// Faults kept word for word when bad records are passed over; the rest are only counted.
 pub(crate) const BAD_KEPT_MAX: usize = 16;
 
+/// What stands for the remedy of a bad record that was passed over.
+const PASSED_OVER: &str = "it was passed over";
+
 /// Records that are handed on at once where nobody keeps them: so many stay in the cache of a core.
 const PART: usize = 256;
 
@@ -200,11 +203,14 @@ impl<'a> Sink<'a> {
     pub(crate) fn skip(&mut self, place: Place, fault: Fault) {
         self.trace.skipped += 1;
         if self.bad.len() < BAD_KEPT_MAX {
+            let fault = fault.or_remedy(PASSED_OVER);
             self.bad.push(fault.at(&self.file, self.format.name(), place));
         }
     }
     /// A fault that no skipping heals.
     pub(crate) fn fatal(&self, place: Place, fault: Fault) -> TraceError {
+        // Who passes over records already is told of no other way.
+        let fault = if self.options.skip_bad { fault.or_remedy("repair it") } else { fault };
         fault.at(&self.file, self.format.name(), place).into()
     }
     /// The trace and the faults kept. With `rebase`, the earliest time becomes zero (formats that record an
@@ -213,7 +219,11 @@ impl<'a> Sink<'a> {
         if self.is_empty()
             && let Some(first) = self.bad.first()
         {
-            return Err(first.clone().into());
+            let mut first = first.clone();
+            if first.remedy == PASSED_OVER {
+                first.remedy = "no record of the file is whole: repair it, or name its format".to_owned();
+            }
+            return Err(first.into());
         }
         self.hand_on();
         if let (Some(late), Some(taker)) = (self.late.take(), &mut self.taker) {

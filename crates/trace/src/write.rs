@@ -14,6 +14,7 @@ use crate::mapping::{Layout, MapError, MapRule, lay};
 use crate::record::{Name, Record, Trace};
 use forerun_core::access::Op;
 use forerun_core::units::{BLOCK_BYTES, Extent, Nanos, SECTOR_BYTES};
+use parquet::errors::ParquetError;
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -138,6 +139,17 @@ pub enum WriteError {
     Parquet(String),
 }
 
+/// What the Parquet library says; what the operating system told it is said as such.
+fn of_parquet(error: ParquetError) -> WriteError {
+    match error {
+        ParquetError::External(inner) => match inner.downcast::<io::Error>() {
+            Ok(source) => (*source).into(),
+            Err(inner) => WriteError::Parquet(inner.to_string()),
+        },
+        other => WriteError::Parquet(other.to_string()),
+    }
+}
+
 impl From<io::Error> for WriteError {
     fn from(source: io::Error) -> Self {
         Self::Io { file: "the output".to_owned(), source }
@@ -257,7 +269,7 @@ pub fn write_to(out: &mut (impl Write + Send), format: Format, trace: &Trace) ->
     job.lose_if(!matches!(format, Format::Parquet | Format::Csv) && !trace.about.is_empty(), Loss::Machine);
     match format {
         Format::Parquet => {
-            columnar::write(out, trace).map_err(|error| WriteError::Parquet(error.to_string()))?
+            columnar::write(out, trace).map_err(of_parquet)?;
         }
         Format::Csv => job.csv(out)?,
         Format::FioV2 => job.fio_v2(out)?,

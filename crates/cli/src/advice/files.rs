@@ -7,9 +7,8 @@
 //!
 //! All of it on the part of the trace on which values are chosen. What is chosen is judged as any other change is.
 
-use super::{AS_GOOD, Change, Effect, Ground, Reads, Variant, factor, first_as_good, run};
+use super::{AS_GOOD, Change, Effect, Ground, Reads, Steps, Variant, factor, first_as_good, run};
 use crate::error::CliError;
-use crate::ui::Ui;
 use forerun_core::access::{Advice, Op};
 use forerun_core::pattern::{Runs, THRESHOLD_DEFAULT};
 use forerun_core::units::Extent;
@@ -83,7 +82,7 @@ pub(super) fn chosen(
     choose: &Reads,
     first: &[Variant],
     ground: &Ground,
-    ui: &Ui,
+    watch: &Steps<'_>,
 ) -> Result<Option<Change>, CliError> {
     // Without read-ahead nothing that is said of a file changes it.
     if ground.likeness.read_ahead_kib == Some(0) {
@@ -100,11 +99,11 @@ pub(super) fn chosen(
     let mut alone = vec![Change::AsItIs, Change::AdviseRandom, Change::AdviseSequential];
     let same = alone.len();
     alone.extend(rules.iter().map(|rule| Change::AdviseFiles(vec![rule.clone()])));
-    let runs = run(choose, &alone, first, ground, ui)?.swap_remove(0);
+    let runs = run(choose, &alone, first, ground, watch)?.swap_remove(0);
     let gains: Vec<f64> = runs.iter().map(|run| factor(&runs[0], run, choose.outside_ns)).collect();
     let together: Vec<Change> =
         growing(&rules, &gains[same..]).into_iter().map(Change::AdviseFiles).collect();
-    let grown = run(choose, &together, first, ground, ui)?.swap_remove(0);
+    let grown = run(choose, &together, first, ground, watch)?.swap_remove(0);
     let Some(at) = first_as_good(&grown, choose.outside_ns) else { return Ok(None) };
     let gain = factor(&runs[0], &grown[at], choose.outside_ns);
     let of_all = gains[..same].iter().copied().fold(1.0, f64::max);

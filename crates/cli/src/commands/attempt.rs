@@ -362,10 +362,22 @@ impl Manner<'_> {
     }
 }
 
+/// Why nothing can be said of a command that was recorded just now, or of a trace.
+fn nothing_read(what: &str, how: &str, trace: &Trace, own: bool) -> CliError {
+    let why = match (own, trace.records.is_empty()) {
+        (true, _) => format!("it read nothing of files that {how} could see"),
+        (false, true) => "the trace has no requests".to_owned(),
+        (false, false) => {
+            "the trace has no read that moves a byte, and only reads can be read ahead of".to_owned()
+        }
+    };
+    CliError::failure(what, why)
+}
+
 fn told(what: &str, how: &str, trace: &Trace, manner: &Manner<'_>, ui: &Ui) -> Result<Told, CliError> {
     let reads: Vec<_> = trace.records.iter().filter(|record| record.op == Op::Read).collect();
     if reads.iter().all(|record| record.bytes == 0) {
-        return Err(CliError::failure(what, format!("it read nothing of files that {how} could see")));
+        return Err(nothing_read(what, how, trace, manner.own));
     }
     let of_files = reads.iter().any(|record| record.file != Name::ABSENT);
     let root = Root::host();
@@ -396,7 +408,7 @@ fn told(what: &str, how: &str, trace: &Trace, manner: &Manner<'_>, ui: &Ui) -> R
     let mut notes = Vec::new();
     let parts = parts(trace, records.as_ref(), manner.halves, &mut notes)?;
     let (choose, judge) = (parts.choose.reads(), parts.judge(here_as_it_was && ground.mode == "paced"));
-    let advice = advice::study(&choose, &judge, &ground, ui)?;
+    let advice = advice::study(what, &choose, &judge, &ground, ui)?;
     notes.extend(advice.as_recorded.map(compared));
     let (fix, undo) = match advice.pick {
         Some(pick) => advice::steps(&advice.effects[pick].change, &ground, rule.as_deref()),

@@ -1,7 +1,7 @@
 //! `compare` and `sim`: the main job. Inputs under schemes on one set of hardware, side by side.
 
 use crate::error::CliError;
-use crate::fail_if::{self, Expr};
+use crate::fail_if::{self, Expr, Zero};
 use crate::progress::Bars;
 use crate::ui::{Style, Ui};
 use crate::{learned, outputs};
@@ -28,7 +28,7 @@ Examples:
   forerun sim trace.csv.gz --scheme asp --array raid5:5x128KiB --map one-array-each
 
 INPUT is a trace file in any format of `forerun trace info --help`, or a workload such as
-'random:size=1GiB,requests=40000'; `forerun trace synth --help` lists the shapes.";
+'random:size=1GiB,requests=40000' or a .toml file with a [workload]; `forerun trace synth --help` lists the shapes.";
 
 /// What every command that runs prints or writes besides the table.
 #[derive(Debug, Args)]
@@ -317,7 +317,7 @@ fn check_fields(condition: &Expr, specs: &[RunSpec]) -> Result<(), CliError> {
         report.streams = Some(report.streams.unwrap_or_default());
         reports.push(report);
     }
-    fail_if::evaluate(condition, &reports.iter().collect::<Vec<_>>())
+    fail_if::evaluate(condition, &reports.iter().collect::<Vec<_>>(), Zero::OfRuns)
         .map(drop)
         .map_err(|what| CliError::usage("--fail-if", what, "`forerun compare --help` shows the grammar"))
 }
@@ -327,7 +327,7 @@ const PROBE: &str = "forward:size=64KiB";
 
 fn check(text: &str, condition: &Expr, runs: &[RunReport]) -> Result<(), CliError> {
     for group in words::by_input(runs) {
-        let value = fail_if::evaluate(condition, &group).map_err(|what| {
+        let value = fail_if::evaluate(condition, &group, Zero::Refused).map_err(|what| {
             CliError::usage("--fail-if", what, "`forerun compare --help` shows the grammar")
         })?;
         if value != 0.0 {

@@ -13,12 +13,13 @@ use forerun_study::fit::{Keep, Way, fitted};
 use forerun_study::human;
 use forerun_study::table::Align;
 use forerun_study::traces;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
   forerun mrc trace.csv.gz                                            # the curve up to the whole footprint
-  forerun mrc trace.csv.gz --retention lru,arc,s3fifo --cache 64M,10%,50%
+  forerun mrc trace.csv.gz --retention lru,arc,s3fifo --cache-blocks 64M,10%,50%
   forerun mrc blocks.lirs.gz --retention lru,arc --cache-blocks 1000 --json
 
 A block is 4 KiB; a request over several blocks counts as many. lru answers all sizes in one pass.";
@@ -33,7 +34,7 @@ pub(crate) struct MrcArgs {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "lru", value_parser = traces::kept_by)]
     retention: Vec<&'static Baseline>,
     /// Cache sizes: bytes with a unit (10M), blocks of 4 KiB without one, shares of the footprint (10%) [default: 1% to 100%]
-    #[arg(long, alias = "cache", value_name = "SIZE,…", value_delimiter = ',', value_parser = size)]
+    #[arg(long, visible_alias = "cache", value_name = "SIZE,…", value_delimiter = ',', value_parser = size)]
     cache_blocks: Vec<Size>,
     /// Which devices of the trace share a cache: concat (all), only:DEV, one-array-each (rows for each device)
     #[arg(long, value_name = "MAP", default_value = "concat", value_parser = traces::map)]
@@ -96,11 +97,12 @@ pub(crate) fn mrc(args: &MrcArgs, ui: &Ui) -> Result<(), CliError> {
     let usual = SHARES.map(Size::Share);
     let sizes = if said.is_empty() { &usual } else { said };
     let mut sizes: Vec<u64> = sizes.iter().map(|size| size.blocks(footprint)).collect();
-    if said.is_empty() {
-        // Of a small footprint some are the same.
-        sizes.dedup();
-    }
-    let misses = traces::misses((&place, &name), &references, &args.retention, &sizes)?;
+    // Of a small footprint some are the same, and what is named twice is counted once.
+    let mut seen = BTreeSet::new();
+    sizes.retain(|&blocks| seen.insert(blocks));
+    let mut named = BTreeSet::new();
+    let kept_by: Vec<_> = args.retention.iter().copied().filter(|row| named.insert(row.name)).collect();
+    let misses = traces::misses((&place, &name), &references, &kept_by, &sizes)?;
     if ui.json {
         return ui.print_json(&misses);
     }

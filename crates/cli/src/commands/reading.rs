@@ -8,13 +8,29 @@ use forerun_trace::record::Record;
 use forerun_trace::{ColumnMapping, Format, Malformed, Opened, ReadOptions, TraceError};
 use std::path::Path;
 
+/// The keys of `--columns`, for a help text.
+pub(crate) const COLUMNS_HELP: &str = "\
+Keys of --columns (column numbers count from 0; KEY=Heading names a column by the first line, as in offset=Offset):
+  offset=N[:UNIT]    first byte; bytes (the default), sectors, blocks, KiB or MiB
+  bytes=N[:UNIT]     length, in the same units; or size=BYTES, the same for all
+  time=N[:UNIT]      when it was asked for: ns, 100ns, us, ms or s (the default)
+  took=N[:UNIT]      how long it took, in the same units
+  op=N               read or write: words that begin with R or W; without it all are reads
+  read=WORD          what op holds for a read; write=WORD for a write
+  device=N           its device; process=N its process, file=N its file
+  filesize=N[:UNIT]  size of the file, in the units of offset; may be empty
+  sep=WORD           what separates columns: comma (the default), tab, space, semicolon or pipe
+  header=LINES       lines to pass over at the beginning; 1 where a heading names a column, else 0
+  zero=WORD          first (the default: the earliest request is time zero) or file (times as they are)
+";
+
 /// How a trace is read.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ReadArgs {
     /// Format of the trace [default: found by its content]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
-    /// Columns of a CSV of your own: time=0:us,offset=3:sectors,bytes=4,op=2
+    /// Columns of a text of your own: time=0:us,offset=3:sectors,bytes=4,op=2 (`forerun trace info --help` lists all keys)
     #[arg(long, value_name = "MAPPING", conflicts_with = "format")]
     pub(crate) columns: Option<ColumnMapping>,
     /// Pass over malformed records and count them

@@ -4,7 +4,7 @@ use super::file_system;
 use super::part;
 use super::patterns;
 use super::quieted::{self, Quieted};
-use super::reading::{ReadArgs, open, through};
+use super::reading::{COLUMNS_HELP, ReadArgs, open, through};
 use super::recording;
 use super::writing::{check_json, is_dash, target, write, wrote};
 use crate::error::CliError;
@@ -44,7 +44,7 @@ static FORMATS: LazyLock<String> = LazyLock::new(|| {
 static INFO_HELP: LazyLock<String> = LazyLock::new(|| {
     format!(
         "Examples:\n  forerun trace info trace.csv.gz\n  forerun trace info log.txt --columns \
-         'time=0:us,offset=3:sectors,bytes=4,op=2'\n\n{}",
+         'time=0:us,offset=3:sectors,bytes=4,op=2'\n\n{}\n{COLUMNS_HELP}",
         *FORMATS
     )
 });

@@ -263,3 +263,28 @@ fn a_command_is_tried_and_its_own_status_kept_where_it_can_be_recorded() {
     let said = fails(&["try", "--html", "/nonexistent/x.html", "--", "true"], 1);
     assert!(said.contains("/nonexistent/x.html"), "{said}");
 }
+
+#[test]
+fn advice_says_what_it_simulates_and_names_the_trace_where_that_cannot_be() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = trace(&folder, |n| n);
+    let done = forerun(&["advise", &path, "--device", "nvme"]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(said.contains(&format!("{path}: simulated as it is, and under each change")), "{said}");
+    let heading = "t,dev,off,bytes,op,pid,file\n";
+    for (row, told) in [
+        ("", "the trace has no requests"),
+        ("0,,0,4096,W,a,/srv/data\n", "the trace has no read that moves a byte"),
+        ("0,,18446744073709551000,615,R,a,/srv/data\n", "run past the end of a 64-bit address"),
+        ("0,,0,4398046511104,R,a,/srv/data\n", "one request of 4"),
+    ] {
+        std::fs::write(&path, format!("{heading}{row}")).expect("written");
+        let done = forerun(&["advise", &path, "--device", "nvme", "--quiet"]).output().expect("it runs");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(!done.status.success() && said.contains(told), "{row}: {said}");
+        assert!(
+            said.contains("reads.csv") && !said.contains("/proc/") && !said.contains("--fit"),
+            "{row}: {said}"
+        );
+    }
+}

@@ -172,3 +172,68 @@ fn a_dash_is_no_file_where_standard_output_is_not_meant() {
     }
     assert_eq!(std::fs::read_dir(folder.path()).expect("there").count(), 0);
 }
+
+#[test]
+fn what_does_not_fit_a_run_is_told_with_the_name_of_its_input() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let written = |name: &str, row: &str| {
+        let path = folder.path().join(name).display().to_string();
+        std::fs::write(&path, format!("t,dev,off,bytes,op,pid,file\n{row}")).expect("written");
+        path
+    };
+    let far = written("far.csv", "0,sda,18446744073709551000,4096,R,a,\n");
+    for line in
+        [&["sim", &far, "--device", "nvme"][..], &["compare", &far], &["mrc", &far], &["trace", "info", &far]]
+    {
+        let said = fails(line, 1);
+        assert!(said.contains("far.csv"), "{line:?}: {said}");
+    }
+    let long = written("long.csv", "0,sda,0,4398046511104,R,a,\n");
+    let said = fails(&["sim", &long, "--device", "nvme", "--fit", "modulo"], 2);
+    assert!(said.contains("long.csv: record 1: one request of 4") && !said.contains("--fit"), "{said}");
+    let said = fails(&["sim", &long, "--device", "nvme"], 2);
+    assert!(said.contains("long.csv: the trace spans 4") && said.contains("--fit modulo"), "{said}");
+    let one = trace(&folder);
+    let said = fails(&["sim", &one, "--map", "only:zz"], 2);
+    assert!(
+        said.contains("map: ") && said.contains("t.csv: the trace has no device `zz`; it has: sda"),
+        "{said}"
+    );
+    let said = fails(&["sim", SMALL, "--map", "only:zz"], 2);
+    assert!(said.contains("a workload has no devices: leave --map out"), "{said}");
+    for command in ["sim", "compare"] {
+        assert!(fails(&[command, "-"], 2).contains("name a trace file"));
+    }
+    let said = fails(&["sim", "random:size=64MiB,requests=0"], 2);
+    assert!(said.contains("`requests=0`: expected"), "{said}");
+}
+
+#[test]
+fn who_passes_over_bad_records_is_not_told_to_do_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("bad.csv").display().to_string();
+    let heading = "t,dev,off,bytes,op,pid,file\n";
+    std::fs::write(&path, format!("{heading}0,sda,x,4096,R,a,\n")).expect("written");
+    assert!(fails(&["trace", "info", &path], 1).contains("--skip-bad"));
+    let said = fails(&["trace", "info", &path, "--skip-bad"], 1);
+    assert!(said.contains("no record of the file is whole") && !said.contains("--skip-bad"), "{said}");
+    std::fs::write(&path, format!("{heading}0,sda,x,4096,R,a,\n0,sda,0,4096,R,a,\n")).expect("written");
+    let done = forerun(&["trace", "info", &path, "--skip-bad"]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success() && said.contains("it was passed over"), "{said}");
+}
+
+#[test]
+fn what_is_named_twice_is_counted_once_and_a_number_below_zero_is_told_its_place() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let one = trace(&folder);
+    let report = json(&["mrc", &one, "--retention", "lru,arc,lru", "--cache", "2,1,2", "--json"]);
+    let runs = report["runs"].as_array().expect("runs").iter();
+    let rows: Vec<_> =
+        runs.map(|run| (run["retention"].to_string(), run["cache_blocks"].to_string())).collect();
+    let expected = [("lru", "2"), ("lru", "1"), ("arc", "2"), ("arc", "1")];
+    assert_eq!(rows, expected.map(|(name, blocks)| (format!("\"{name}\""), blocks.to_owned())));
+    assert!(output(&["mrc", "--help"]).contains("[alias: --cache]"));
+    let said = fails(&["sim", SMALL, "--seed", "-1"], 2);
+    assert!(said.contains("as in --NAME=-1") && !said.contains("'-- -1'"), "{said}");
+}

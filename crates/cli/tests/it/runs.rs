@@ -256,6 +256,18 @@ fn misuse_is_told_before_anything_runs() {
         fails(&words(&compare(&["--fail-if", "msp.hit_ratio < 1"])), 2)
             .contains("none, bound, oracle, auto, asp")
     );
+    for told in ["bound.latency_ns.p99", "bound.hit_ratio", "bound.layers.array.misses"] {
+        let said = fails(&words(&compare(&["--fail-if", &format!("{told} < 1ms")])), 2);
+        assert!(said.contains(told) && said.contains("elapsed_ns"), "{said}");
+    }
+    assert!(
+        fails(&words(&compare(&["--fail-if", "miss_coverage(bound) > 0"])), 2).contains("no such number")
+    );
+    assert!(fails(&words(&compare(&["--fail-if", "1/0 > 1"])), 2).contains("division by 0"));
+    output(&words(&compare(&[
+        "--fail-if",
+        "bound.elapsed_ns > asp.elapsed_ns || bound.devices.0.bytes < 0",
+    ])));
     assert!(fails(&["compare", SMALL, "--scheme", "apsd"], 2).contains("apsd"));
     assert!(fails(&["compare", SMALL, "--scheme", "asp", "--cache", "12 parsecs"], 2).contains("--cache"));
     assert!(fails(&["compare", SMALL, "--scheme", "asp", "--array", "raid5:2x1"], 2).contains("array"));

@@ -8,13 +8,14 @@ fn whoever_has_seen_enough_of_a_trace_ends_it_quietly() {
     let path = folder.path().join("t.csv");
     output(&["trace", "synth", "random:size=1GiB,requests=60000", "-o", path.to_str().expect("UTF-8")]);
     let binary = assert_cmd::cargo::cargo_bin("forerun").display().to_string();
-    for what in ["convert", "anonymize"] {
+    for (what, to) in [("convert", "csv"), ("anonymize", "csv"), ("convert", "parquet"), ("convert", "lirs")]
+    {
         let line = format!(
-            "{{ '{binary}' trace {what} - - --to csv < {}; echo $? >&2; }} | head -n 1",
+            "{{ '{binary}' trace {what} - - --to {to} < {}; echo $? >&2; }} | head -c 4",
             path.display()
         );
         let done = std::process::Command::new("sh").args(["-c", &line]).output().expect("sh");
-        assert_eq!(String::from_utf8_lossy(&done.stderr), "0\n", "{what}");
+        assert_eq!(String::from_utf8_lossy(&done.stderr), "0\n", "{what} {to}");
     }
 }
 
@@ -142,8 +143,9 @@ fn cache_blocks_take_a_size_too() {
     let trace = folder.path().join("a.csv");
     let trace = trace.to_str().expect("UTF-8");
     output(&["trace", "synth", "zipf:size=4MiB,requests=500", "-o", trace, "--quiet"]);
-    let both = output(&["mrc", trace, "--cache-blocks", "256,1M", "--json"]);
-    assert_eq!(both.matches("\"cache_blocks\": 256").count(), 2, "1 MiB is 256 blocks: {both}");
+    let both = output(&["mrc", trace, "--cache-blocks", "256,2M,1M", "--json"]);
+    let sizes = [256, 512].map(|blocks| both.matches(&format!("\"cache_blocks\": {blocks}")).count());
+    assert_eq!(sizes, [1, 1], "1 MiB is 256 blocks, which is said already: {both}");
     assert!(fails(&["mrc", trace, "--cache-blocks", "10 parsecs"], 2).contains("10M"));
     assert!(fails(&["mrc", trace, "--cache", "0%"], 2).contains("such as 10%"));
     // Shares of the footprint, and without a word the whole curve, drawn.
@@ -393,4 +395,54 @@ fn a_part_of_a_trace_is_cut_and_a_trace_to_be_shown_names_nothing() {
     assert_eq!(hidden(&keyed), hidden(&keyed));
     assert_ne!(hidden(&[]), hidden(&[]));
     assert!(!hidden(&[]).contains("sda") && hidden(&[]).lines().count() == 4);
+}
+
+#[test]
+fn an_array_of_more_disks_than_can_be_simulated_is_refused_with_the_number() {
+    let line = ["--array", "raid0:65x64KiB", "--device", "nvme"];
+    for command in [&["sim", SMALL][..], &["compare", SMALL], &["explain", "asp"]] {
+        let said = fails(&[command, &line[..]].concat(), 2);
+        assert!(said.contains("raid0 takes 2 to 64 disks, not 65: use fewer disks"), "{said}");
+    }
+    output(&["--quiet", "sim", SMALL, "--array", "raid0:64x64KiB", "--device", "nvme"]);
+}
+
+#[test]
+fn the_keys_of_columns_stand_in_the_help_and_the_guide_and_a_wrong_cut_names_its_own() {
+    let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide.md"))
+        .expect("the guide");
+    let help = output(&["trace", "info", "--help"]);
+    for key in forerun_trace::columns::KEYS {
+        assert!(help.contains(&format!("{key}=")) && guide.contains(&format!("`{key}=")), "{key}");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("t.txt").display().to_string();
+    std::fs::write(&path, "when;where;long\n0;0;4096\n1;4096;4096\n").expect("written");
+    let said = |columns: &str| fails(&["trace", "info", &path, "--columns", columns], 1);
+    assert!(said("offset=1,bytes=2").contains("add sep=semicolon,header=1 to the column mapping"));
+    assert!(said("offset=1,bytes=2,header=1").contains("add sep=semicolon to the column mapping"));
+    assert!(said("offset=1,bytes=2,sep=semicolon").contains("add header=1 to the column mapping"));
+    output(&["trace", "info", &path, "--columns", "offset=where,bytes=long,sep=semicolon"]);
+}
+
+#[test]
+fn a_workload_in_a_file_stands_wherever_one_in_a_line_does() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("w.toml").display().to_string();
+    std::fs::write(&path, "[workload]\nshape = 'random'\nsize = '64MiB'\nrequests = 10\n").expect("written");
+    let line = "random:size=64MiB,requests=10";
+    let times = |input: &str, command: &[&str]| {
+        let words = [command, &[input, "--device", "nvme", "--json"]].concat();
+        let runs = super::json(&words)["runs"].as_array().expect("runs").clone();
+        runs.iter().map(|run| (run["input"].clone(), run["elapsed_ns"].clone())).collect::<Vec<_>>()
+    };
+    for command in [&["sim"][..], &["compare", "--scheme", "linux-6"]] {
+        assert_eq!(times(&path, command), times(line, command));
+    }
+    let spec = folder.path().join("again.toml").display().to_string();
+    output(&["--quiet", "sim", &path, "--device", "nvme", "--save-spec", &spec]);
+    output(&["--quiet", "sim", "--spec", &spec]);
+    std::fs::write(&path, "[workload]\nshape = 'random'\nsise = '64MiB'\n").expect("written");
+    let said = fails(&["sim", &path], 2);
+    assert!(said.contains(&path) && said.contains("no key `sise`"), "{said}");
 }

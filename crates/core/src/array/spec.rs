@@ -286,6 +286,7 @@ mod tests {
             ("raid5:fivex128K", "`five`", "raid5:4x128KiB"),
             ("raid5:2x128K", "not 2", "use more disks"),
             ("raid6:300x128K", "not 300", "use fewer disks"),
+            ("raid0:65x128K", "raid0 takes 2 to 64 disks, not 65", "use fewer disks"),
             ("raid6:70000x128K", "not 70000", "use fewer disks"),
             ("raid10:2x128K", "not 2", "raid1:2"),
             ("raid0:1x128K", "not 1", "single"),

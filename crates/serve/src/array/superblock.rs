@@ -21,6 +21,8 @@ pub(crate) const DATA_AT: u64 = 1 << 20;
 pub(crate) const SUPERS: u64 = 2;
 /// The version that is written, and the newest that is read.
 pub(crate) const VERSION: u32 = 1;
+/// Where it says which members are out: a bit each, of more members than an array may have today.
+const OUT_BYTES: usize = 32;
 /// How every superblock begins.
 pub(crate) const MAGIC: [u8; 8] = *b"forerunA";
 
@@ -94,7 +96,7 @@ impl Superblock {
         for field in [self.spec.strip_bytes(), self.blocks, self.turn, generation, number, before] {
             page.bytes(&field.to_le_bytes());
         }
-        let mut out = [0; DISKS_MAX as usize / 8];
+        let mut out = [0; OUT_BYTES];
         self.out.iter().for_each(|disk| out[usize::from(disk.0 / 8)] |= 1 << (disk.0 % 8));
         page.bytes(&out);
         page.bytes(&self.journal_generation.to_le_bytes());
@@ -120,7 +122,7 @@ impl Superblock {
         let [level, disks, index] = std::array::from_fn(|_| fields.u32());
         let [id, journal] = std::array::from_fn(|_| u128::from_le_bytes(fields.bytes()));
         let [strip, blocks, turn, generation, number, before] = std::array::from_fn(|_| fields.u64());
-        let bits: [u8; DISKS_MAX as usize / 8] = fields.bytes();
+        let bits: [u8; OUT_BYTES] = fields.bytes();
         let [journal_generation, rebuilt, upto] = std::array::from_fn(|_| fields.u64());
         let level = LEVELS.get(level as usize).copied().ok_or(Unread::Torn)?;
         let spec = u16::try_from(disks).ok().and_then(|disks| ArraySpec::new(level, disks, strip).ok());

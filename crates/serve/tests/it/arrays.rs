@@ -314,7 +314,7 @@ fn what_holds_something_becomes_no_member_unless_it_is_forced_and_nothing_is_wri
         ("raid9:64K", "unknown array"),
         ("raid0:8M", "use at most 4MiB"),
         ("raid5:64K", "raid5 wants a journal"),
-        ("raid6:64K", "takes 4 to 256 disks"),
+        ("raid6:64K", "takes 4 to 64 disks"),
         ("raid5:2M", "use smaller strips"),
         ("raid0:x", "raid0"),
         ("raid0:lots", "lots"),

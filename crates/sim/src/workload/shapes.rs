@@ -63,7 +63,7 @@ const fn stride() -> Key {
     count("stride", "3", COUNT_MAX, "blocks from one request to the next")
 }
 const fn requests(default: &'static str) -> Key {
-    key("requests", Kind::Count, default, (0, REQUESTS_MAX), "requests of all processes together")
+    key("requests", Kind::Count, default, (1, REQUESTS_MAX), "requests of all processes together")
 }
 const fn shared() -> Key {
     key("shared", Kind::Flag, "false", (0, 1), "one file of all processes instead of one each")

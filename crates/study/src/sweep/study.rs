@@ -21,7 +21,7 @@ use crate::options::SetupArgs;
 use crate::plan;
 use crate::text::{self, line_of};
 use forerun_core::words::{did_you_mean, nearest};
-use forerun_sim::input::Input;
+use forerun_sim::input::{Input, is_table};
 use forerun_sim::spec::RunSpec;
 use forerun_trace::ReadOptions;
 use sha2::{Digest as _, Sha256};
@@ -317,7 +317,7 @@ fn words(key: &str, value: &Value) -> Result<Vec<String>, StudyError> {
 /// Hash of an input's content, as a run has it: of a file's bytes, or of the canonical workload.
 fn hash_of(spec: &RunSpec) -> Result<String, StudyError> {
     let path = Path::new(&spec.input);
-    if !path.is_file() {
+    if !path.is_file() || is_table(&spec.input) {
         return Ok(Input::load(&spec.input, &ReadOptions::default())?.hash);
     }
     let read = |hash: &mut Sha256| {

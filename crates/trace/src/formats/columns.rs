@@ -36,9 +36,50 @@ impl Reader {
         if number < fields.len() {
             Ok(fields.get(number).trim_matches('"'))
         } else {
-            let found = format!("{} columns", fields.len());
-            Err(Fault::told(format!("column {number} with the {what}"), found))
+            let found =
+                if fields.len() == 1 { "1 column".to_owned() } else { format!("{} columns", fields.len()) };
+            Err(Fault::told(format!("column {number} (the first is 0) with the {what}"), found))
         }
+    }
+
+    /// What the mapping leaves out, where a line shows it: that it is cut at something else, or that it is a heading.
+    fn advised(&self, fault: Fault, line: &str) -> Fault {
+        let other = self.mapping.separator.other(line);
+        let fields = other.unwrap_or(self.mapping.separator).cut(line);
+        let named = |i| !fields.get(i).is_empty() && !field::is_decimal(fields.get(i).trim_matches('"'));
+        let is_heading = self.lines == 1 && (0..fields.len()).all(named);
+        let mut keys: Vec<String> = other.iter().map(|other| format!("sep={}", other.word())).collect();
+        keys.extend(is_heading.then(|| "header=1".to_owned()));
+        if keys.is_empty() {
+            return fault;
+        }
+        fault.remedy(format!("add {} to the column mapping", keys.join(",")))
+    }
+
+    fn record(&self, line: &str, fields: &Fields<'_>, sink: &mut Sink<'_>) -> Result<(), Fault> {
+        // Words of a heading may have blanks in them, and of several lines the first is a title.
+        let headed = self.mapping.separator != Separator::Blanks && self.mapping.header_lines == 1;
+        if headed {
+            fields.check_headed(self.headings.len(), line)?;
+        }
+        let offset = self.bytes(&self.mapping.offset, fields, "offset")?;
+        let bytes = match &self.mapping.length {
+            Length::Constant(bytes) => *bytes,
+            Length::Column(sized) => self.bytes(sized, fields, "length")?,
+        };
+        let time = self.time(self.mapping.time.as_ref(), fields, "time")?;
+        let took = self.time(self.mapping.took.as_ref(), fields, "duration")?;
+        let op = self.op(fields)?;
+        let last = sink.last();
+        let device = self.label(self.mapping.device.as_ref(), last.device, fields, sink)?;
+        let process = self.label(self.mapping.process.as_ref(), last.process, fields, sink)?;
+        let file = self.label(self.mapping.file.as_ref(), last.file, fields, sink)?;
+        if let Some(sized) = &self.mapping.file_size
+            && !self.cell(&sized.column, fields, "file size")?.is_empty()
+        {
+            sink.know_size(device, file, self.bytes(sized, fields, "file size")?);
+        }
+        sink.push(Record { time, took, device, process, file, offset, bytes, op })
     }
 
     fn bytes(&self, sized: &Sized, fields: &Fields<'_>, what: &str) -> Result<u64, Fault> {
@@ -102,26 +143,44 @@ impl LineReader for Reader {
             }
             return Ok(());
         }
-        // Words of a heading may have blanks in them, and of several lines the first is a title.
-        let headed = self.mapping.separator != Separator::Blanks && self.mapping.header_lines == 1;
-        let fields = if headed { fields.at_least_headed(self.headings.len(), line)? } else { fields };
-        let offset = self.bytes(&self.mapping.offset, &fields, "offset")?;
-        let bytes = match &self.mapping.length {
-            Length::Constant(bytes) => *bytes,
-            Length::Column(sized) => self.bytes(sized, &fields, "length")?,
-        };
-        let time = self.time(self.mapping.time.as_ref(), &fields, "time")?;
-        let took = self.time(self.mapping.took.as_ref(), &fields, "duration")?;
-        let op = self.op(&fields)?;
-        let last = sink.last();
-        let device = self.label(self.mapping.device.as_ref(), last.device, &fields, sink)?;
-        let process = self.label(self.mapping.process.as_ref(), last.process, &fields, sink)?;
-        let file = self.label(self.mapping.file.as_ref(), last.file, &fields, sink)?;
-        if let Some(sized) = &self.mapping.file_size
-            && !self.cell(&sized.column, &fields, "file size")?.is_empty()
+        self.record(line, &fields, sink).map_err(|fault| self.advised(fault, line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{ReadOptions, read_bytes};
+
+    fn told(mapping: &str, text: &str) -> String {
+        let options =
+            ReadOptions { csv_mapping: Some(mapping.parse().expect(mapping)), ..ReadOptions::default() };
+        read_bytes("t", text.as_bytes(), &options).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn a_line_that_is_cut_at_something_else_names_the_key_that_says_so() {
+        for (text, word) in
+            [("0;4096", "semicolon"), ("0\t4096", "tab"), ("0|4096", "pipe"), ("0 4096", "space")]
         {
-            sink.know_size(device, file, self.bytes(sized, &fields, "file size")?);
+            let said = told("offset=0,bytes=1", text);
+            assert!(said.ends_with(&format!("; add sep={word} to the column mapping")), "{said}");
         }
-        sink.push(Record { time, took, device, process, file, offset, bytes, op })
+        assert!(told("offset=1,bytes=0", "0;4096").contains("with the offset, found 1 column;"));
+        assert!(told("offset=0,bytes=1,sep=space", "0,4096").contains("add sep=comma"));
+        assert!(told("offset=Off,bytes=Len", "Off;Len\n0;4096").contains("add sep=semicolon"));
+        assert!(told("offset=0,bytes=4", "0,4096").contains("--skip-bad"));
+    }
+
+    #[test]
+    fn a_first_line_of_words_is_told_as_a_heading_and_a_later_one_is_not() {
+        assert!(
+            told("offset=0,bytes=1", "Off,Len\n0,4096").ends_with("; add header=1 to the column mapping")
+        );
+        assert!(
+            told("offset=0,bytes=1", "Off;Len\n0;4096")
+                .ends_with("; add sep=semicolon,header=1 to the column mapping")
+        );
+        assert!(told("offset=0,bytes=1", "0,4096\nOff,Len").contains("--skip-bad"));
+        assert!(told("offset=0,bytes=1", "x,4096").contains("--skip-bad"));
     }
 }
