@@ -50,7 +50,7 @@ def check(figures, binary, quick):
     wanted = []
     for target, command in sorted(set(figures)):
         # Whatever else runs measures a machine, or draws.
-        if not re.search(r"(^|; |do )(forerun |scripts/figure-(regret|demo-nearby|mixes).py$)", command) or (quick and re.search(" reproduce |demo-nearby|mixes|regret|streams=800|--file-system zfs", command)):
+        if not re.search(r"(^|; |do )(forerun |scripts/figure-(regret|demo-nearby|mixes|without).py$)", command) or (quick and re.search(" reproduce |demo-nearby|mixes|regret|without|streams=800|--file-system zfs", command)):
             continue
         traces = re.search(r"--traces (\S+)", command)
         if traces and not (ROOT / traces.group(1)).is_dir():

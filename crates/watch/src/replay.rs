@@ -774,7 +774,10 @@ pub fn replay(
     replay.stop();
     replay.finish();
     let trouble = replay.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
-    (replay.sums(), trouble)
+    let mut done = replay.sums();
+    // What was asked for and did not come is not loaded; what was there before and cannot be read did not count.
+    done.pages = done.pages.saturating_sub(trouble.as_ref().map_or(0, |unread| unread.pages));
+    (done, trouble)
 }
 
 /// Keeps the first `pages_max` pages in the order of first touch.
