@@ -57,7 +57,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// How many of the last writes are known by where they ended.
 const TAILS: usize = 16;
@@ -124,6 +124,8 @@ pub(crate) struct WriteBack {
     groups: VecDeque<Group>,
     /// A write home goes no further than a strip: what is below are members, and not one device.
     by_strip: bool,
+    /// The epoch of those members, if it is not in the superblock yet.
+    epoch: Arc<Mutex<Option<String>>>,
     /// Memory that commands have kept although whoever waited for them was answered, by their number.
     kept: BTreeMap<u32, Vec<u32>>,
     flights: BTreeMap<u32, Sent>,
@@ -179,6 +181,7 @@ impl WriteBack {
             waiting: VecDeque::new(),
             groups: VecDeque::new(),
             by_strip: false,
+            epoch: Arc::default(),
             kept: BTreeMap::new(),
             flights: BTreeMap::new(),
             number: 0,

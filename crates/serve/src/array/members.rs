@@ -116,6 +116,18 @@ pub(super) fn wrong(what: Wrong, own: &Superblock, array: &Superblock, paths: &[
              is not on it. Leave it out, and give the one that was used with them",
             own.index, own.epoch.generation
         ),
+        Wrong::Apart(later) => {
+            let newest = match later {
+                Some(member) if member == own.index => "It is the one that its journal was used with last: serve it".into(),
+                Some(member) => format!("Member {member} is the one that the journal was used with last: serve that"),
+                None => "Nothing on them says which has what was written last: serve the one that you know to have it".into(),
+            };
+            format!(
+                "it is member {}, and it and another member were each used without the other (generation {}). {newest} without the other \
+                 (--degraded), and make the other a new member (forerun ctl rebuild --force)",
+                own.index, own.epoch.generation
+            )
+        }
     }
 }
 

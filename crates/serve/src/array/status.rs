@@ -106,7 +106,7 @@ pub fn status(paths: &[PathBuf]) -> Result<Status, ServeError> {
         let state = match bad {
             None if rebuilding.is_some() => State::Rebuilding,
             None => State::In,
-            Some(Wrong::Stale(_)) => State::Stale,
+            Some(Wrong::Stale(_) | Wrong::Apart(_)) => State::Stale,
             Some(Wrong::Foreign) => State::Foreign,
             Some(Wrong::Twice(_)) => State::Twice,
         };

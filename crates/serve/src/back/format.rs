@@ -65,7 +65,8 @@ pub(crate) struct Super {
     pub(crate) prints: [u32; PRINTS],
     /// The device bears a mark while the journal may hold what it lacks.
     pub(crate) marked: bool,
-    /// Who the device is, if it says so wherever it is plugged in: a block device does, a file bears the mark instead.
+    /// Who the device is, if it says so wherever it is plugged in: a block device does, a file bears the mark instead. Of an array, the epoch of its
+    /// members ([`Epoch::told`](crate::array::superblock::Epoch::told)).
     pub(crate) identity: String,
 }
 

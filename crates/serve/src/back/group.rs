@@ -12,6 +12,7 @@ use crate::planted::{self, Bug};
 use crate::sealed::Page;
 use forerun_core::units::Nanos;
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Blocks that change together.
 pub(crate) struct Group {
@@ -31,9 +32,18 @@ impl Group {
 }
 
 impl WriteBack {
-    /// What is below are members, each with strips of its own.
-    pub(crate) const fn over_members(&mut self) {
+    /// What is below are members, each with strips of its own; `epoch` is what superblocks say of them from the next on, if it is another than they
+    /// said last.
+    pub(crate) fn over_members(&mut self, epoch: Arc<Mutex<Option<String>>>) {
         self.by_strip = true;
+        self.epoch = epoch;
+    }
+
+    /// The superblock that is written next says the epoch of its members: what they had before the new tail, those of that epoch have.
+    pub(super) fn say_epoch(&mut self) {
+        if let Some(epoch) = self.epoch.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            self.about.identity = epoch;
+        }
     }
 
     /// Takes a group; no other that is not answered has a block of it.

@@ -268,7 +268,7 @@ impl Flat {
             let other = others.map(|(_, head)| head).find_map(Clone::clone);
             self.ways.paths[usize::from(member)] = paths;
             self.ways.heads[usize::from(member)] =
-                other.map(|head| Superblock { index: member, turn: 0, ..head });
+                other.map(|head| Superblock { index: member, turn: 0, ..head }); // its first is that of a new epoch
         }
         for member in self.standing.forgone().iter() {
             self.ways.paths[usize::from(member.0)] = Files::default();
@@ -297,7 +297,7 @@ impl Flat {
         for member in (0..self.rows.disks()).filter(|&member| !gone.contains(Disk(member))) {
             let Some(head) = &mut self.ways.heads[usize::from(member)] else { continue };
             let epoch = Epoch { generation: head.epoch.generation + 1, number, before: head.epoch.number };
-            *head = Superblock { epoch, out, rebuilding, turn: head.turn + 1, ..head.clone() };
+            *head = Superblock { epoch, out, rebuilding, stands: false, turn: head.turn + 1, ..head.clone() };
             let (page, place) = (head.encode(), head.place());
             self.arena.block_mut(u32::from(member)).copy_from_slice(&page[..]);
             let lease = self.arena.lend(std::iter::once(Some(u32::from(member))), Lend::Drain);
@@ -355,6 +355,12 @@ impl Flat {
         if !self.standing.stands(said) {
             // More are going: they are not out before the others say so.
             return self.begin_epoch();
+        }
+        let gone = self.standing.gone();
+        let heads = (0..).zip(&self.ways.heads).filter(|&(at, _)| !gone.contains(Disk(at)));
+        // Before anybody hears of it: a tail of the journal that moves behind what one that is out lacks says it too.
+        if let Some(head) = heads.filter_map(|(_, head)| head.as_ref()).next() {
+            self.standing.tell(head.epoch);
         }
         self.release();
     }

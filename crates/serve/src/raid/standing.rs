@@ -1,6 +1,6 @@
 //! Which members are in, going and out: shared by those who send to members and those who plan what is sent.
 
-use crate::array::superblock::Rebuilding;
+use crate::array::superblock::{Epoch, Rebuilding};
 use crate::behind::Files;
 use crate::planted::{self, Bug};
 use forerun_core::array::{Array, DiskSet};
@@ -47,6 +47,8 @@ struct State {
     /// Nothing may be written any more.
     stopped: bool,
     said: Vec<String>,
+    /// What the journal says of its members from its next superblock on: their epoch, if one began since the start.
+    epoch: Arc<Mutex<Option<String>>>,
 }
 
 impl State {
@@ -99,6 +101,7 @@ impl Standing {
             needed: none,
             stopped: false,
             said: Vec::new(),
+            epoch: Arc::default(),
         };
         Self(Arc::new(Mutex::new(state)))
     }
@@ -210,6 +213,16 @@ impl Standing {
             None => {}
         }
         true
+    }
+
+    /// Where the journal finds the epoch that stands now.
+    pub(crate) fn epoch(&self) -> Arc<Mutex<Option<String>>> {
+        Arc::clone(&self.state().epoch)
+    }
+
+    /// This epoch stands.
+    pub(super) fn tell(&self, epoch: Epoch) {
+        *self.epoch().lock().unwrap_or_else(PoisonError::into_inner) = Some(epoch.told());
     }
 
     /// Those who were going are out, whatever superblocks say: nothing is written (or it is a planted bug).

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Whoever is stopped anywhere between begins again: what is brought home is the same, and the journal is begun only behind that. A journal of an earlier
-//! time is one whose generation is older than that on the members. One that is newer by one was begun when the last start was cut, and
-//! holds nothing. Who is to write nothing ([`look`]) needs a journal that holds nothing.
+//! time is one whose generation is older than that on the members. One that is newer by one, and in which nothing was ever written, was begun when
+//! the last start was cut; one that was used since without a member, or says a later epoch than the member has, is why that member is refused. Who is to write nothing ([`look`]) needs a journal that holds nothing.
 
 use crate::array::assemble::{Judgement, begin_epoch, judge};
 use crate::array::superblock::{Rebuilding, SUPERS, Superblock};
@@ -178,6 +178,21 @@ struct Seen {
     begun: bool,
 }
 
+/// Whether a journal was used after a member was in use last. Each that is in has the journal's generation before a record is in it, and the epoch that
+/// the journal says before the journal does.
+fn is_behind(one: &Superblock, about: &Super, used: bool) -> bool {
+    (used && one.journal_generation < about.generation) || !one.epoch.has_seen(&about.identity)
+}
+
+fn behind(one: &Superblock, about: &Super) -> NoStart {
+    NoStart::Members(format!(
+        "member {} is as it was at generation {}, and the array's journal was used without it since (generation {} of the journal, and {} as the \
+         member knows it): what was written then is not on it. Give the members that were in use last, and make this one a new member of them \
+         (forerun ctl rebuild)",
+        one.index, one.epoch.generation, about.generation, one.journal_generation
+    ))
+}
+
 /// Looks who is in, and at their journal.
 fn find(
     array: &Array,
@@ -203,7 +218,14 @@ fn find(
     let about = journal_of(journal, &judged.newest)?;
     let known = own.iter().map(|one| one.journal_generation).max().unwrap_or(0);
     let contents = scan(journal, &about)?;
-    let begun = about.generation == known + 1 && contents.records == 0;
+    let used = contents.records > 0 || about.tail.seq > 1;
+    if let Some(one) = own.iter().find(|one| is_behind(one, &about, used)) {
+        return Err(behind(one, &about));
+    }
+    let begun = about.generation == known + 1 && !used;
+    if let Some(one) = own.first().filter(|_| about.generation > known && !begun) {
+        return Err(behind(one, &about));
+    }
     if about.generation != known && !begun {
         return Err(NoStart::Journal(format!(
             "it is of another time: of generation {}, and members were last used with {known}",
@@ -261,6 +283,7 @@ pub(crate) fn start(
     }
     // One that was begun for a start that was cut holds nothing, and members are behind it by no more than that.
     if !begun {
+        about.identity = own.first().map_or_else(String::new, |one| one.epoch.told());
         begin(journal, &mut about)?;
     }
     let mut heads = vec![None; usize::from(array.disks())];

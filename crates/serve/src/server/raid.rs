@@ -171,6 +171,7 @@ impl Ready {
         let all = rows(*array.spec(), array.member_blocks());
         let standing = Standing::new(array, out, rebuilding);
         let ways = flat::Ways { paths: paths.clone(), heads, base: DATA_AT, timeout, read_only };
+        let epoch = standing.epoch();
         let flat = Flat::new(members, all, ways, standing.clone(), numbers(draw()? as u64))?;
         let to_log = make_backend(options.transfer, reach, &Arena::new(0, 0)?)?;
         let limits = Limits {
@@ -179,7 +180,7 @@ impl Ready {
         };
         let files = Paths { log: Some(log), ..Paths::default() };
         let mut back = WriteBack::new(Box::new(flat), to_log, files, all, (about, Mark::none()), limits)?;
-        back.over_members();
+        back.over_members(epoch);
         back.replayed(replayed * BLOCK_BYTES);
         let memory = (ARRAY_BYTES / BLOCK_BYTES) as usize;
         let mut raid = Raid::new(array, all, back, standing, memory)?;

@@ -436,6 +436,62 @@ fn every_member_of_every_level_is_lost_in_turn_and_the_bytes_are_the_same() {
 }
 
 #[test]
+fn a_member_from_a_backup_one_start_old_is_refused_on_every_level() {
+    for (layout, count) in [("raid0:64K", 2), ("raid1:16K", 2), ("raid5:16K", 3), ("raid10:16K", 4)] {
+        for lost in 0..count {
+            let folder = tempfile::tempdir().expect("a folder");
+            let dir = folder.path();
+            let paths = members(dir, count);
+            let options = if layout.starts_with("raid0") {
+                make(layout, &paths, false).expect("made");
+                options(dir, &paths)
+            } else {
+                make_journalled(dir, layout, &paths);
+                journalled(dir, &paths)
+            };
+            let backup = std::fs::read(&paths[lost]).expect("read");
+            let server = Running::start(&options);
+            let mut client = Client::connect(&server.socket, true);
+            assert_eq!((client.write(0, &[7; 1 << 19], 0), client.flush()), (0, 0));
+            drop(client);
+            server.stop();
+            std::fs::write(&paths[lost], &backup).expect("put back");
+            let why = Server::bind(&options).err().expect("stale").to_string();
+            let says = "as it was at generation 1, and the others have gone on without it (generation 2)";
+            assert!(why.contains(says), "{layout}, {lost}: {why}");
+            let told = status(&paths).expect("told");
+            assert_eq!((told.whole, told.members[lost].state), (false, State::Stale), "{layout}: {told:?}");
+            assert_eq!(usize::from(told.members_in), count - 1, "{layout}: {told:?}");
+        }
+    }
+}
+
+#[test]
+fn a_member_that_missed_what_was_written_degraded_is_refused_with_the_journal_that_was_used() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    let paths = members(dir, 2);
+    make_journalled(dir, "raid1:16K", &paths);
+    let degraded = |at: usize, read_only| {
+        let mut options = journalled(dir, &paths[at..=at]);
+        (options.exports[0].degraded, options.exports[0].read_only) = (true, read_only);
+        options
+    };
+    let server = Running::start(&degraded(1, false));
+    let mut client = Client::connect(&server.socket, true);
+    assert_eq!((client.write(0, &[7; 1 << 19], 0), client.flush()), (0, 0));
+    drop(client);
+    server.stop();
+    for read_only in [false, true] {
+        let why = Server::bind(&degraded(0, read_only)).err().expect("refused").to_string();
+        assert!(why.contains("member 0 is as it was at generation 1"), "{why}");
+        assert!(why.contains("used without it since") && why.contains("forerun ctl rebuild"), "{why}");
+    }
+    let server = Running::start(&degraded(1, true));
+    assert!(Client::connect(&server.socket, true).read(0, 1 << 19).data == [7; 1 << 19]);
+}
+
+#[test]
 fn a_journal_of_another_array_or_time_is_refused_and_so_is_none() {
     let folder = tempfile::tempdir().expect("a folder");
     let dir = folder.path();
