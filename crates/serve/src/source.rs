@@ -84,6 +84,7 @@ pub(crate) struct Member {
 }
 
 /// A thread that looks at members that are files, and what it has seen.
+#[derive(Debug)]
 struct Looks {
     ask: SyncSender<()>,
     seen: Receiver<(usize, Look)>,
@@ -429,6 +430,7 @@ impl Source {
             }
             looks.look();
         }
+        self.journal.as_mut().map_or(Ok(()), Journal::check)?;
         self.is_spoiled().map_or(Ok(()), Err)
     }
 
@@ -457,7 +459,7 @@ impl Source {
         self.members.iter().find_map(|member| member.file.as_ref()?.is_spoiled()).or(journal).or(behind)
     }
 
-    /// From now on a journal is held and watched too.
+    /// From now on a journal is held, and watched for who writes to it, too.
     pub(crate) fn keep(&mut self, journal: Journal) {
         self.journal = Some(journal);
     }

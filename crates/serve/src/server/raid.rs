@@ -92,7 +92,7 @@ fn journalled(
     let Opened { newest, members, .. } = opened;
     let array = Array::new(newest.spec, newest.blocks).map_err(|why| ServeError::option(ASSEMBLE, why))?;
     let first = members.iter().flatten().next().map_or(Path::new(""), |held| held.path.as_path());
-    let journal = journal(options, export, first)?;
+    let mut journal = journal(options, export, first)?;
     let files: Vec<Option<Arc<std::fs::File>>> =
         members.iter().map(|held| held.as_ref().map(|held| Arc::clone(&held.files.plain))).collect();
     let mut blocks: Vec<Option<Plain<'_>>> = files.iter().map(|file| file.as_deref().map(Plain)).collect();
@@ -112,6 +112,7 @@ fn journalled(
     let behind = members.into_iter().map(|held| held.map(|held| (held.files, held.size))).collect();
     let mut source = Source::before(&array, behind)?;
     let (log, reach) = (journal.file(), journal.reach());
+    journal.watch()?;
     source.keep(journal);
     if !read_only {
         // What the start wrote is ours.
