@@ -23,6 +23,8 @@ pub(crate) enum Wrong {
     Stale(u64),
     /// It and others were used apart. If the journal tells, the member of them that was used with it last.
     Apart(Option<u16>),
+    /// Not all is on it that it was to be rebuilt of, and none of the members that have it was given.
+    Part,
 }
 
 /// What superblocks say together.
@@ -82,6 +84,8 @@ pub(crate) fn judge(found: &[Superblock]) -> Option<Judgement> {
         } else if let Some(upto) = goes_on {
             rebuilding = Some(Rebuilding { member: one.index, upto });
             None
+        } else if one.rebuilt().is_some() && own().next().is_none() {
+            Some(Wrong::Part)
         } else if apart && one.epoch.generation == generation {
             Some(Wrong::Apart(later))
         } else if out.contains(Disk(one.index)) || !of_time || apart {
@@ -247,6 +251,18 @@ mod tests {
             let wrong = judge(&given).expect("some").wrong;
             assert_eq!(wrong, [stale.then_some(Wrong::Stale(2)), None, None], "cut after {cut}");
         }
+    }
+
+    #[test]
+    fn a_member_that_is_being_rebuilt_is_none_without_those_that_it_is_rebuilt_of() {
+        let mut given = members(3);
+        given[1].rebuilding = Some(Rebuilding { member: 1, upto: 3 });
+        assert_eq!(judge(&given[1..2]).expect("some").wrong, [Some(Wrong::Part)]);
+        assert_eq!(
+            judge(&given).expect("some").wrong,
+            [None; 3],
+            "the others say nothing of it: all is on it"
+        );
     }
 
     #[test]

@@ -86,6 +86,8 @@ pub(crate) struct Flat {
     draw: Box<dyn FnMut() -> u64 + Send>,
     now: Nanos,
     ended: Vec<Done>,
+    /// Members that had no space left at their last write.
+    full: DiskSet,
 }
 
 fn is_full(problem: &io::Error) -> bool {
@@ -121,6 +123,7 @@ impl Flat {
             draw,
             now: Nanos::ZERO,
             ended: Vec::new(),
+            full: DiskSet::EMPTY,
         })
     }
 
@@ -194,12 +197,22 @@ impl Flat {
         let Some(len) = write else { return self.ended.push(Done { token, ..done }) };
         let result = done.result.and_then(|moved| if moved < len { Err(short()) } else { Ok(len) });
         match result {
-            Ok(_) if !self.standing.is_gone(member) => self.end(token, Ok(len), done.lease),
+            Ok(_) if !self.standing.is_gone(member) => {
+                if self.full.contains(Disk(member)) {
+                    self.full.remove(Disk(member));
+                    self.standing.full(member, None);
+                }
+                self.end(token, Ok(len), done.lease);
+            }
             // One that is full is as whole as before: whoever writes hears of it, and it is tried again.
             Err(problem)
                 if !self.standing.is_gone(member)
                     && (is_full(&problem) || !self.leave(member, &format!("write: {problem}"))) =>
             {
+                if is_full(&problem) && !self.full.contains(Disk(member)) {
+                    self.full.insert(Disk(member));
+                    self.standing.full(member, Some(&problem));
+                }
                 self.end(token, Err(problem), done.lease);
             }
             _ => {

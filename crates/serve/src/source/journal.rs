@@ -90,8 +90,34 @@ impl Journal {
         Ok(Self { files, size, made, looks: None })
     }
 
+    /// Opens that of an array, which was made with it; to look at it, if nothing is to be written.
+    pub(crate) fn open_of_array(
+        path: &Path,
+        members: &[&Path],
+        read_only: bool,
+        direct: Direct,
+    ) -> Result<Self, ServeError> {
+        let own = identity(path).map_err(|problem| match problem.kind() {
+            io::ErrorKind::NotFound => refuse(
+                path,
+                "there is no such file: give the journal that the array was made with, wherever it is now. Without it nothing says which \
+                 stripes are whole, and there is no way round that here",
+            ),
+            _ => ServeError::file(path, problem),
+        })?;
+        if members.iter().any(|member| identity(member).is_ok_and(|member| member == own)) {
+            let why = "it is a member of the array: give the journal that the array was made with";
+            return Err(refuse(path, why));
+        }
+        if read_only {
+            return Self::open_to_read(path, direct);
+        }
+        let (files, size) = Files::open(OPTION, path, false, direct)?;
+        Ok(Self { files, size, made: None, looks: None })
+    }
+
     /// Opens one that is there, to look at it.
-    pub(crate) fn open_to_read(path: &Path, direct: Direct) -> Result<Self, ServeError> {
+    fn open_to_read(path: &Path, direct: Direct) -> Result<Self, ServeError> {
         let (files, size) = Files::open(OPTION, path, true, direct)?;
         Ok(Self { files, size, made: None, looks: None })
     }
@@ -104,6 +130,11 @@ impl Journal {
     /// For bytes wherever they lie in memory.
     pub(crate) fn plain(&self) -> Arc<File> {
         Arc::clone(&self.files.plain)
+    }
+
+    /// How it was named.
+    pub(crate) fn path(&self) -> &Path {
+        self.files.path()
     }
 
     /// How one gets to it.

@@ -530,6 +530,61 @@ fn a_journal_of_another_array_or_time_is_refused_and_so_is_none() {
 }
 
 #[test]
+fn a_journal_that_is_missing_cut_or_something_else_is_refused_with_its_name_and_what_to_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    let paths = members(dir, 3);
+    make_journalled(dir, "raid5:16K", &paths);
+    let with = |journal: &Path, read_only| {
+        let mut options = journalled(dir, &paths);
+        options.exports[0].journal = Some(JournalOptions { path: journal.into(), new: None });
+        options.exports[0].read_only = read_only;
+        Server::bind(&options).err().expect("refused").to_string()
+    };
+    let (other, short) = (dir.join("other"), dir.join("short"));
+    std::fs::write(&other, vec![3; 1 << 20]).expect("written");
+    std::fs::write(&short, vec![3; 5000]).expect("written");
+    for read_only in [false, true] {
+        for (journal, says) in [
+            (dir.join("nowhere"), "there is no such file: give the journal that the array was made with"),
+            (paths[0].clone(), "it is a member of the array"),
+            (other.clone(), "it is no journal: give the journal"),
+            (short.clone(), "it is no journal, or was cut"),
+        ] {
+            let why = with(&journal, read_only);
+            let name = journal.display().to_string();
+            assert!(why.contains(says) && why.contains(&name), "{why}");
+            assert!(!why.contains("--journal-new") && !why.contains("--over"), "{why}");
+        }
+    }
+}
+
+#[test]
+fn a_member_that_was_cut_is_not_in_and_what_to_do_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    let paths = members(dir, 3);
+    make_journalled(dir, "raid5:16K", &paths);
+    let cut =
+        |path| File::options().write(true).open(path).and_then(|file| file.set_len(1 << 20)).expect("cut");
+    cut(&paths[1]);
+    let told = status(&paths).expect("told");
+    assert_eq!((told.whole, told.members_in, told.members[1].state), (false, 2, State::Cut), "{told:?}");
+    assert!(told.members[1].why.contains("--degraded goes on without it"), "{told:?}");
+    let why = Server::bind(&journalled(dir, &paths)).err().expect("cut").to_string();
+    assert!(why.contains("m1: it was cut") && why.contains("--degraded goes on without it"), "{why}");
+    let why = Server::bind(&journalled(dir, &paths[..1])).err().expect("too few").to_string();
+    assert!(why.contains("lacks members 1, 2 of its 3"), "{why}");
+    let others = dir.join("others");
+    std::fs::create_dir(&others).expect("made");
+    let paths = members(&others, 2);
+    make("raid0:64K", &paths, false).expect("made");
+    cut(&paths[1]);
+    let told = status(&paths).expect("told");
+    assert!(!told.whole && told.members[1].why.contains("give back what was cut"), "{told:?}");
+}
+
+#[test]
 fn a_lost_member_is_replaced_by_a_new_one_and_then_another_may_be_lost() {
     for (layout, count) in
         [("raid1:16K", 2), ("raid5:16K", 3), ("raid6:16K", 4), ("raid10:16K", 4), ("raid10:16K", 3)]
