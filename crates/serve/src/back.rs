@@ -35,6 +35,7 @@ mod slots;
 #[cfg(test)]
 mod speed;
 
+use crate::array::superblock::Epoch;
 use crate::backend::{Backend, Done, Kind, Lateness, Mapped, Question, Task, Token, Zeroes};
 use crate::behind::Behind;
 use crate::planted::{self, Bug};
@@ -124,8 +125,8 @@ pub(crate) struct WriteBack {
     groups: VecDeque<Group>,
     /// A write home goes no further than a strip: what is below are members, and not one device.
     by_strip: bool,
-    /// The epoch of those members, if it is not in the superblock yet.
-    epoch: Arc<Mutex<Option<String>>>,
+    /// The epoch of those members that stands.
+    epoch: Arc<Mutex<Option<Epoch>>>,
     /// Memory that commands have kept although whoever waited for them was answered, by their number.
     kept: BTreeMap<u32, Vec<u32>>,
     flights: BTreeMap<u32, Sent>,

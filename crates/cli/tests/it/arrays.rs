@@ -60,7 +60,10 @@ fn a_member_from_a_backup_and_one_that_was_cut_are_a_finding_and_are_not_served(
     let status = words(&["array", "status"], &names);
     let found = forerun(&status).assert().code(3);
     let text = String::from_utf8_lossy(&found.get_output().stdout).into_owned();
-    assert!(text.contains("1 of 2 members in") && text.contains("the others have gone on without it"), "{text}");
+    assert!(
+        text.contains("1 of 2 members in") && text.contains("the others have gone on without it"),
+        "{text}"
+    );
     let why = refusal(&served, 2);
     assert!(why.contains("m0") && why.contains("generation 1"), "{why}");
     let cut = members(folder.path(), 2);

@@ -7,6 +7,7 @@
 use super::format::{BLOCK, EXTENTS_MAX, PAYLOAD_MAX};
 use super::log::Taken;
 use super::{Flight, WriteBack};
+use crate::array::superblock::Epoch;
 use crate::backend::{Done, Kind, Token};
 use crate::planted::{self, Bug};
 use crate::sealed::Page;
@@ -32,17 +33,21 @@ impl Group {
 }
 
 impl WriteBack {
-    /// What is below are members, each with strips of its own; `epoch` is what superblocks say of them from the next on, if it is another than they
-    /// said last.
-    pub(crate) fn over_members(&mut self, epoch: Arc<Mutex<Option<String>>>) {
+    /// What is below are members, each with strips of its own; `epoch` is the one that stands, which records and superblocks say from the next on.
+    pub(crate) fn over_members(&mut self, epoch: Arc<Mutex<Option<Epoch>>>) {
         self.by_strip = true;
         self.epoch = epoch;
     }
 
+    /// The epoch of the members that stands now.
+    pub(super) fn stands(&self) -> Option<Epoch> {
+        *self.epoch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The superblock that is written next says the epoch of its members: what they had before the new tail, those of that epoch have.
     pub(super) fn say_epoch(&mut self) {
-        if let Some(epoch) = self.epoch.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            self.about.identity = epoch;
+        if let Some(epoch) = self.stands() {
+            self.about.identity = epoch.told();
         }
     }
 

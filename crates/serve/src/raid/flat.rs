@@ -108,6 +108,9 @@ impl Flat {
         draw: Box<dyn FnMut() -> u64 + Send>,
     ) -> io::Result<Self> {
         let arena = Arena::new(0, ways.heads.len())?;
+        if let Some(head) = ways.heads.iter().flatten().next() {
+            standing.tell(head.epoch);
+        }
         Ok(Self {
             inner,
             rows,

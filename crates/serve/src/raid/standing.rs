@@ -49,8 +49,8 @@ struct State {
     said: Vec<String>,
     /// How members were named, those of which it is known.
     names: Vec<String>,
-    /// What the journal says of its members from its next superblock on: their epoch, if one began since the start.
-    epoch: Arc<Mutex<Option<String>>>,
+    /// What the journal says of its members from its next record on: the epoch that stands.
+    epoch: Arc<Mutex<Option<Epoch>>>,
 }
 
 impl State {
@@ -244,13 +244,13 @@ impl Standing {
     }
 
     /// Where the journal finds the epoch that stands now.
-    pub(crate) fn epoch(&self) -> Arc<Mutex<Option<String>>> {
+    pub(crate) fn epoch(&self) -> Arc<Mutex<Option<Epoch>>> {
         Arc::clone(&self.state().epoch)
     }
 
     /// This epoch stands.
     pub(super) fn tell(&self, epoch: Epoch) {
-        *self.epoch().lock().unwrap_or_else(PoisonError::into_inner) = Some(epoch.told());
+        *self.epoch().lock().unwrap_or_else(PoisonError::into_inner) = Some(epoch);
     }
 
     /// Those who were going are out, whatever superblocks say: nothing is written (or it is a planted bug).

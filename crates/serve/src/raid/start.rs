@@ -215,9 +215,16 @@ struct Seen {
 }
 
 /// Whether a journal was used after a member was in use last. Each that is in has the journal's generation before a record is in it, and the epoch that
-/// the journal says before the journal does.
-fn is_behind(one: &Superblock, about: &Super, used: bool) -> bool {
-    (used && one.journal_generation < about.generation) || !one.epoch.has_seen(&about.identity)
+/// the journal or a record says before that does: a record of a later one may hold nothing of what it lacks.
+fn is_behind(one: &Superblock, about: &Super, contents: &Found) -> bool {
+    (is_used(about, contents) && one.journal_generation < about.generation)
+        || one.epoch.generation < contents.epoch
+        || !one.epoch.has_seen(&about.identity)
+}
+
+/// Whether anything was written to a journal since it was begun.
+const fn is_used(about: &Super, contents: &Found) -> bool {
+    contents.records > 0 || about.tail.seq > 1
 }
 
 fn behind(one: &Superblock, about: &Super) -> NoStart {
@@ -254,11 +261,10 @@ fn find(
     let about = journal_of(journal, &judged.newest)?;
     let known = own.iter().map(|one| one.journal_generation).max().unwrap_or(0);
     let contents = scan(journal, &about)?;
-    let used = contents.records > 0 || about.tail.seq > 1;
-    if let Some(one) = own.iter().find(|one| is_behind(one, &about, used)) {
+    if let Some(one) = own.iter().find(|one| is_behind(one, &about, &contents)) {
         return Err(behind(one, &about));
     }
-    let begun = about.generation == known + 1 && !used;
+    let begun = about.generation == known + 1 && !is_used(&about, &contents);
     if let Some(one) = own.first().filter(|_| about.generation > known && !begun) {
         return Err(behind(one, &about));
     }
