@@ -239,7 +239,11 @@ mod tests {
             let (backup, mut own, mut written) = (given[0].clone(), given.clone(), 0);
             let _ = begin_epoch(&mut own, 7, (DiskSet::EMPTY, None), |at, one| {
                 written += 1;
-                if written > cut { Err(()) } else { Ok(given[at] = one.clone()) }
+                if written > cut {
+                    return Err(());
+                }
+                given[at] = one.clone();
+                Ok(())
             });
             assert_eq!(
                 judge(&given).expect("some").missing,
