@@ -35,6 +35,7 @@ mod slots;
 #[cfg(test)]
 mod speed;
 
+use crate::array::superblock::Epoch;
 use crate::backend::{Backend, Done, Kind, Lateness, Mapped, Question, Task, Token, Zeroes};
 use crate::behind::Behind;
 use crate::planted::{self, Bug};
@@ -57,7 +58,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// How many of the last writes are known by where they ended.
 const TAILS: usize = 16;
@@ -124,6 +125,8 @@ pub(crate) struct WriteBack {
     groups: VecDeque<Group>,
     /// A write home goes no further than a strip: what is below are members, and not one device.
     by_strip: bool,
+    /// The epoch of those members that stands.
+    epoch: Arc<Mutex<Option<Epoch>>>,
     /// Memory that commands have kept although whoever waited for them was answered, by their number.
     kept: BTreeMap<u32, Vec<u32>>,
     flights: BTreeMap<u32, Sent>,
@@ -179,6 +182,7 @@ impl WriteBack {
             waiting: VecDeque::new(),
             groups: VecDeque::new(),
             by_strip: false,
+            epoch: Arc::default(),
             kept: BTreeMap::new(),
             flights: BTreeMap::new(),
             number: 0,

@@ -48,6 +48,20 @@ pub enum Order {
         key: String,
         /// To what.
         value: String,
+        /// The trial that sets it: refused if that is over. Without one a scheme that is set ends the trial that there is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trial: Option<u64>,
+    },
+    /// Another scheme is going to be tried, unless one is tried already; or that is over.
+    Trial {
+        /// Name of the export; not needed where there is one.
+        export: Option<String>,
+        /// Drawn by whoever tries it.
+        number: u64,
+        /// The one that is tried.
+        scheme: String,
+        /// For how long at most; 0 ends it.
+        seconds: u64,
     },
     /// Another scheme beside the one that there is, each for its share of clients or regions, until a scheme is set. What readers wait under each is in
     /// [`Stats`].
@@ -290,7 +304,7 @@ mod tests {
     fn requests_are_one_object_each_and_nothing_else_is_taken() {
         let set: Order =
             serde_json::from_str(r#"{"command":"set","key":"scheme","value":"none"}"#).expect("a request");
-        assert_eq!(set, Order::Set { export: None, key: "scheme".into(), value: "none".into() });
+        assert_eq!(set, Order::Set { export: None, key: "scheme".into(), value: "none".into(), trial: None });
         assert_eq!(serde_json::from_str::<Order>(r#"{"command":"stop"}"#).expect("a request"), Order::Stop);
         for wrong in [r#"{"command":"fly"}"#, "{}", "[]", r#"{"command":"drop","exprot":"a"}"#, "", "\0"] {
             assert!(serde_json::from_str::<Order>(wrong).is_err(), "{wrong}");

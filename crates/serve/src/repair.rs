@@ -7,7 +7,7 @@ use crate::array::superblock::{DATA_AT, Superblock};
 use crate::array::{Candidate, Opened, become_member, draw, look_at_new, open};
 use crate::back::open::Plain;
 use crate::error::ServeError;
-use crate::options::{Direct, JournalOptions};
+use crate::options::Direct;
 use crate::raid::start::{Started, refused, start};
 use crate::raid::sums::add;
 use crate::source::Journal;
@@ -74,10 +74,12 @@ impl Still {
             return Err(ServeError::option("array", why));
         }
         let array = Array::new(newest.spec, newest.blocks).map_err(|why| ServeError::option("array", why))?;
-        let first = members.iter().flatten().next().map_or(Path::new(""), |held| held.path.as_path());
-        let how = JournalOptions { path: journal.into(), new: None };
-        let mut journal = Journal::open(&how, first, Direct::Off)?;
-        journal.stays();
+        let of_members: Vec<&Path> = members.iter().flatten().map(|held| held.path.as_path()).collect();
+        let journal = Journal::open_of_array(journal, &of_members, false, Direct::Off)?;
+        let name = |held: &Option<crate::array::Held>| {
+            held.as_ref().map_or_else(String::new, |held| held.path.display().to_string())
+        };
+        let names: Vec<String> = members.iter().map(name).collect();
         let files: Vec<Option<Arc<File>>> =
             members.iter().map(|held| held.as_ref().map(|held| Arc::clone(&held.files.plain))).collect();
         let mut blocks: Vec<Option<Plain<'_>>> =
@@ -85,7 +87,8 @@ impl Still {
         let number = draw().map_err(|problem| ServeError::file(Path::new("/dev/urandom"), problem))? as u64;
         let log = journal.plain();
         let base = DATA_AT / BLOCK_BYTES;
-        let started = start(&array, &mut blocks, &mut Plain(&log), number, base).map_err(refused)?;
+        let started = start(&array, &mut blocks, &mut Plain(&log), number, base)
+            .map_err(|why| refused(why, journal.path(), &names))?;
         let Started { heads, out, .. } = started;
         let path = |held: &Option<crate::array::Held>| {
             held.as_ref().map_or_else(PathBuf::new, |held| held.path.clone())

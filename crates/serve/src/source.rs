@@ -84,6 +84,7 @@ pub(crate) struct Member {
 }
 
 /// A thread that looks at members that are files, and what it has seen.
+#[derive(Debug)]
 struct Looks {
     ask: SyncSender<()>,
     seen: Receiver<(usize, Look)>,
@@ -281,6 +282,11 @@ impl Source {
         self.layout.unwrap_or(*self.array.spec())
     }
 
+    /// A member in words; what has members of its own behind it, where errors of those are said by their numbers, is the array.
+    pub(crate) fn who(&self, member: impl std::fmt::Display) -> String {
+        if self.layout.is_some() { "array".into() } else { format!("member {member}") }
+    }
+
     /// The members of an array behind the one that there is.
     pub(crate) fn behind(&self) -> &[Option<(Files, u64)>] {
         &self.behind
@@ -429,6 +435,7 @@ impl Source {
             }
             looks.look();
         }
+        self.journal.as_mut().map_or(Ok(()), Journal::check)?;
         self.is_spoiled().map_or(Ok(()), Err)
     }
 
@@ -457,7 +464,7 @@ impl Source {
         self.members.iter().find_map(|member| member.file.as_ref()?.is_spoiled()).or(journal).or(behind)
     }
 
-    /// From now on a journal is held and watched too.
+    /// From now on a journal is held, and watched for who writes to it, too.
     pub(crate) fn keep(&mut self, journal: Journal) {
         self.journal = Some(journal);
     }
@@ -488,17 +495,18 @@ fn blocks_over(spec: ArraySpec, size: u64) -> u64 {
     }
 }
 
+/// Which file or device a name means; an address means none.
+pub(crate) fn which(path: &Path) -> Option<(bool, u64, u64)> {
+    let about = std::fs::metadata(path).ok()?;
+    let block = about.file_type().is_block_device();
+    Some(if block { (true, about.rdev(), 0) } else { (false, about.dev(), about.ino()) })
+}
+
 /// Refuses members that are one: the same file under whatever name, or the same address.
 pub(crate) fn check_distinct(option: &'static str, paths: &[PathBuf]) -> Result<(), ServeError> {
-    // Which file or device; an address has none.
-    let identity = |path: &PathBuf| {
-        let about = std::fs::metadata(path).ok()?;
-        let block = about.file_type().is_block_device();
-        Some((block, if block { (about.rdev(), 0) } else { (about.dev(), about.ino()) }))
-    };
     for (index, path) in paths.iter().enumerate() {
         let same =
-            |other: &&PathBuf| *other == path || identity(path).is_some_and(|id| identity(other) == Some(id));
+            |other: &&PathBuf| *other == path || which(path).is_some_and(|id| which(other) == Some(id));
         if let Some(other) = paths[..index].iter().find(same) {
             let why =
                 format!("{} is {} again: every member holds data of its own", shown(path), shown(other));

@@ -472,6 +472,8 @@ impl Volume {
     /// Members are not what they were: from now on nothing is answered but errors.
     fn spoil(&mut self, why: String) {
         self.say(format!("{why}: nothing is answered any more; start the server anew"));
+        // Nobody takes up what the thread that looks sees from now on: that is no member that does not answer.
+        self.source.members.iter_mut().for_each(|member| member.looked_at = None);
         self.spoiled = Some(why);
     }
 
@@ -690,9 +692,13 @@ impl Volume {
                 if let Some(error) = refusal(&problem) {
                     self.refused_write(self.volume_extent(disk, first, blocks), error);
                 }
-                self.note(|| format!("member {}: write: {problem}", disk.0));
+                let who = self.source.who(disk.0);
+                self.note(|| format!("{who}: write: {problem}"));
             }
-            Ok(moved) => self.note(|| format!("member {}: only {moved} of {inside} bytes moved", disk.0)),
+            Ok(moved) => {
+                let who = self.source.who(disk.0);
+                self.note(|| format!("{who}: only {moved} of {inside} bytes moved"));
+            }
         }
         self.command_over(number, if whole { blocks } else { 0 });
         if write && !whole {

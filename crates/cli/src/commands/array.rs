@@ -174,6 +174,7 @@ const fn word(state: State) -> &'static str {
     match state {
         State::In => "in",
         State::Stale => "stale",
+        State::Cut => "cut",
         State::Rebuilding => "rebuilding",
         State::Foreign => "foreign",
         State::Twice => "twice",

@@ -136,7 +136,7 @@ pub(crate) fn run(args: &CtlArgs, ui: &Ui) -> Result<(), CliError> {
         CtlCommand::Stats => Order::Stats,
         CtlCommand::Exports => Order::Exports,
         CtlCommand::Set { key, value, export } => {
-            Order::Set { export: export.clone(), key: key.clone(), value: value.clone() }
+            Order::Set { export: export.clone(), key: key.clone(), value: value.clone(), trial: None }
         }
         CtlCommand::Drop { export } => Order::Drop { export: export.clone() },
         CtlCommand::Stop => Order::Stop,

@@ -332,6 +332,9 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
     let signals = signals(args, &server)?;
     let mut messages = speech::messages(ui)?;
     warn_of_strangers(&options, &messages);
+    if args.control.is_none() && options.control.is_none() {
+        messages.say(Priority::Warning, NO_CONTROL);
+    }
     introduce(&server, &options, &messages);
     let running = match (&args.run, signals) {
         (Some(command), Some(signals)) => {
@@ -653,6 +656,10 @@ fn control(args: &ServeArgs, listen: &Listen, own: &Path) -> Option<PathBuf> {
     }
 }
 
+/// A socket that is handed over has no name that another could lie beside, and one that is long leaves no room for it.
+const NO_CONTROL: &str = "warning: there is no control socket, so forerun ctl does not reach this server: name one with --control PATH \
+                          (--control off says that none is wanted)";
+
 fn warn_of_strangers(options: &Options, messages: &Messages) {
     if let Some(address) = options.http.filter(|address| !address.ip().is_loopback()) {
         let line = format!(
@@ -722,7 +729,9 @@ impl Drop for Folder {
 pub(crate) fn check(effective: &settings::Effective, config: &[PathBuf]) -> Result<(), CliError> {
     effective.args.iter().try_for_each(misnamed)?;
     let draft = MemberSpec { path: PathBuf::new(), emulate: None };
-    let options = options(&effective.args, &Folder::path(), Some(&draft))?;
+    // Exports of a file say each what they serve; the defaults alone may be asked for without.
+    let draft = Some(&draft).filter(|_| !effective.tables);
+    let options = options(&effective.args, &Folder::path(), draft)?;
     options.check_outputs(config).map_err(|problem| refused(&problem, effective))?;
     options.record.as_deref().map(Recording::to).transpose()?;
     Server::check(&options).map_err(|problem| refused(&problem, effective))

@@ -49,6 +49,46 @@ fn an_array_is_made_looked_at_and_served_and_what_is_wrong_has_its_exit_code() {
 }
 
 #[test]
+fn a_member_from_a_backup_and_one_that_was_cut_are_a_finding_and_are_not_served() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let names = members(folder.path(), 2);
+    output(&words(&["array", "create", "raid0:128K"], &names));
+    let backup = std::fs::read(&names[0]).expect("read");
+    let served = words(&["serve", "--cache", "16M", "--run", "true", "--assemble"], &names);
+    forerun(&served).assert().success();
+    std::fs::write(&names[0], &backup).expect("put back");
+    let status = words(&["array", "status"], &names);
+    let found = forerun(&status).assert().code(3);
+    let text = String::from_utf8_lossy(&found.get_output().stdout).into_owned();
+    assert!(
+        text.contains("1 of 2 members in") && text.contains("the others have gone on without it"),
+        "{text}"
+    );
+    let why = refusal(&served, 2);
+    assert!(why.contains("m0") && why.contains("generation 1"), "{why}");
+    let cut = members(folder.path(), 2);
+    output(&words(&["array", "create", "raid0:128K", "--force"], &cut));
+    File::options().write(true).open(&cut[1]).and_then(|file| file.set_len(2 << 20)).expect("cut");
+    let found = forerun(&status).assert().code(3);
+    let text = String::from_utf8_lossy(&found.get_output().stdout).into_owned();
+    assert!(text.contains("1 of 2 members in") && text.contains("it was cut"), "{text}");
+    let why = refusal(&served, 2);
+    assert!(why.contains("it was cut") && why.contains("give back what was cut"), "{why}");
+}
+
+#[test]
+fn an_export_of_a_file_that_serves_nothing_is_refused_by_whoever_shows_it_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("f.toml");
+    std::fs::write(&config, "cache = '16M'\n[[export]]\nname = 'scratch'\n").expect("written");
+    let config = config.display().to_string();
+    let shown = refusal(&["config", "show", "--config", &config], 2);
+    assert_eq!(shown, refusal(&["serve", "--config", &config], 2));
+    assert!(shown.contains("--assemble"), "{shown}");
+    output(&["config", "show", "--cache", "32M"]);
+}
+
+#[test]
 fn an_array_is_an_export_of_a_file_of_options() {
     let folder = tempfile::tempdir().expect("a folder");
     let names = members(folder.path(), 2);

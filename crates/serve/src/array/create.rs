@@ -220,6 +220,7 @@ fn write_all(
             journal: journal_id,
             journal_generation: u64::from(journal_id != 0),
             rebuilding: None,
+            stands: true,
         };
         write(&file.plain, &one).map_err(|problem| ServeError::file(path, problem))?;
     }

@@ -9,7 +9,7 @@ use crate::options::Direct;
 use crate::sealed::{BLOCK, Page, Unread};
 use crate::shown::shown;
 use crate::source::{Files, check_distinct, is_object};
-use forerun_core::array::{Array, DiskSet};
+use forerun_core::array::{Array, DiskSet, Level};
 use forerun_core::units::{BLOCK_BYTES, Disk};
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -116,7 +116,39 @@ pub(super) fn wrong(what: Wrong, own: &Superblock, array: &Superblock, paths: &[
              is not on it. Leave it out, and give the one that was used with them",
             own.index, own.epoch.generation
         ),
+        Wrong::Part => format!(
+            "it is to be member {}, and only a part of that is on it: name the members that it was rebuilt of too, or those alone",
+            own.index
+        ),
+        Wrong::Apart(later) => {
+            let newest = match later {
+                Some(member) if member == own.index => "It is the one that its journal was used with last: serve it".into(),
+                Some(member) => format!("Member {member} is the one that the journal was used with last: serve that"),
+                None => "Nothing on them says which has what was written last: serve the one that you know to have it".into(),
+            };
+            format!(
+                "it is member {}, and it and another member were each used without the other (generation {}). {newest} without the other \
+                 (--degraded), and make the other a new member (forerun ctl rebuild --force)",
+                own.index, own.epoch.generation
+            )
+        }
     }
+}
+
+/// Whether a member is shorter than it was when it became one, and what to do then.
+pub(super) fn was_cut(own: &Superblock, size: u64) -> Option<String> {
+    let least = DATA_AT.saturating_add(own.blocks.saturating_mul(BLOCK_BYTES));
+    if size >= least {
+        return None;
+    }
+    let remedy = if own.spec.level() == Level::Raid0 {
+        "raid0 can do without none of its members, so give back what was cut of it"
+    } else {
+        "leave it out: --degraded goes on without it, and forerun ctl rebuild makes a new member in its place"
+    };
+    Some(format!(
+        "it was cut: it has {size} bytes, and had {least} at least when it became a member; {remedy}"
+    ))
 }
 
 /// Opens the members of an array, given in any order; nothing is written. With `degraded` it may lack some that it can do without.
@@ -133,13 +165,8 @@ pub(crate) fn open(
         let own = read(&files.plain).map_err(|problem| ServeError::file(path, problem))?;
         let own =
             own.map_err(|why| ServeError::option(OPTION, format!("{}: {}", path.display(), unread(why))))?;
-        let least = DATA_AT.saturating_add(own.blocks.saturating_mul(BLOCK_BYTES));
-        if size < least {
-            let path = path.display();
-            let why = format!(
-                "{path} has {size} bytes and had {least} at least when it became a member: it was cut"
-            );
-            return Err(ServeError::option(OPTION, why));
+        if let Some(why) = was_cut(&own, size) {
+            return Err(ServeError::option(OPTION, format!("{}: {why}", path.display())));
         }
         held.push(Held { files, path: path.clone(), size, own });
     }
@@ -175,8 +202,9 @@ fn refuse(
     }
     let missing: Vec<String> = judged.missing.iter().map(|disk| disk.0.to_string()).collect();
     let spec = judged.newest.spec;
+    let s = if missing.len() == 1 { "" } else { "s" };
     let lacks =
-        format!("{spec} lacks member {} of its {}: give all of them", missing.join(", "), spec.disks());
+        format!("{spec} lacks member{s} {} of its {}: give all of them", missing.join(", "), spec.disks());
     let why = match (bears_missing(judged), degraded) {
         (true, true) => return Ok(()),
         (true, false) => format!(

@@ -1,13 +1,14 @@
 //! What members say of their array, without using it: nothing is locked and nothing written, so it may be served meanwhile.
 
 use super::assemble::{Wrong, judge};
-use super::members::{read, refuse_far, unread, wrong};
+use super::members::{read, refuse_far, unread, was_cut, wrong};
 use super::superblock::Superblock;
 use crate::error::ServeError;
 use forerun_core::array::{Array, ArraySpec};
 use forerun_core::units::{BLOCK_BYTES, Disk};
 use serde::Serialize;
 use std::fs::File;
+use std::io::{Seek as _, SeekFrom};
 use std::path::PathBuf;
 
 /// How a member stands.
@@ -22,6 +23,8 @@ pub enum State {
     Foreign,
     /// It is there twice.
     Twice,
+    /// It has fewer bytes than when it became a member.
+    Cut,
     /// It is being rebuilt while the array is served, and is not whole.
     Rebuilding,
     /// It is no member, or its superblocks cannot be read.
@@ -79,11 +82,13 @@ fn rebuilt(array: &Superblock, upto: u64) -> String {
 /// A path that cannot be opened or read.
 pub fn status(paths: &[PathBuf]) -> Result<Status, ServeError> {
     refuse_far("array status", paths)?;
-    let (mut members, mut own, mut of) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut members, mut own, mut of, mut cut) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for path in paths {
-        let read = File::open(path).and_then(|file| read(&file));
-        match read.map_err(|problem| ServeError::file(path, problem))? {
+        let read = File::open(path).and_then(|mut file| Ok((read(&file)?, file.seek(SeekFrom::End(0))?)));
+        let (read, size) = read.map_err(|problem| ServeError::file(path, problem))?;
+        match read {
             Ok(one) => {
+                cut.push(was_cut(&one, size));
                 own.push(one);
                 of.push(path.clone());
             }
@@ -101,12 +106,14 @@ pub fn status(paths: &[PathBuf]) -> Result<Status, ServeError> {
         return Ok(Status { id, array, size: 0, members_in: 0, members_all: 0, whole: false, members });
     };
     let spec: ArraySpec = judged.newest.spec;
-    for ((one, bad), path) in own.iter().zip(&judged.wrong).zip(&of) {
+    for (((one, bad), path), cut) in own.iter().zip(&judged.wrong).zip(&of).zip(cut) {
+        let cut = cut.filter(|_| bad.is_none());
         let rebuilding = judged.rebuilding.filter(|now| now.member == one.index && bad.is_none());
         let state = match bad {
+            None if cut.is_some() => State::Cut,
             None if rebuilding.is_some() => State::Rebuilding,
             None => State::In,
-            Some(Wrong::Stale(_)) => State::Stale,
+            Some(Wrong::Stale(_) | Wrong::Apart(_) | Wrong::Part) => State::Stale,
             Some(Wrong::Foreign) => State::Foreign,
             Some(Wrong::Twice(_)) => State::Twice,
         };
@@ -116,6 +123,7 @@ pub fn status(paths: &[PathBuf]) -> Result<Status, ServeError> {
             state,
             generation: Some(one.epoch.generation),
             why: match (bad, rebuilding) {
+                _ if cut.is_some() => cut.unwrap_or_default(),
                 (Some(bad), _) => wrong(*bad, one, &judged.newest, &of),
                 (None, Some(now)) => rebuilt(&judged.newest, now.upto),
                 (None, None) => String::new(),
@@ -124,7 +132,8 @@ pub fn status(paths: &[PathBuf]) -> Result<Status, ServeError> {
     }
     for Disk(index) in judged.missing.iter() {
         let given = |member: &Member| {
-            member.index == Some(index) && matches!(member.state, State::Stale | State::Rebuilding)
+            member.index == Some(index)
+                && matches!(member.state, State::Stale | State::Rebuilding | State::Cut)
         };
         if !members.iter().any(given) {
             let why = "nothing that was given is it: name it too".into();
@@ -132,13 +141,14 @@ pub fn status(paths: &[PathBuf]) -> Result<Status, ServeError> {
             members.push(Member { path, index: Some(index), state: State::Missing, generation, why });
         }
     }
+    let cut = members.iter().filter(|member| member.state == State::Cut).count();
     members.sort_by_key(|member| member.index.unwrap_or(u16::MAX));
     let capacity = Array::new(spec, judged.newest.blocks).map_or(0, |array| array.capacity_blocks());
     Ok(Status {
         id: Some(format!("{:032x}", judged.newest.id)),
         array: Some(spec.to_string()),
         size: capacity * BLOCK_BYTES,
-        members_in: spec.disks() - judged.missing.len() as u16,
+        members_in: spec.disks() - (judged.missing.len() + cut) as u16,
         members_all: spec.disks(),
         whole: members.iter().all(|member| member.state == State::In),
         members,

@@ -8,8 +8,9 @@
 //!
 //! Members that belong together say the same epoch: a number drawn when it began. A new epoch begins at each start that writes, and when
 //! a member is lost; nothing is written in it before every member that is in has it. So of two members with different epochs either one has the epoch
-//! before that of the other, and a crash came in between; or they were used apart. The magic, the version and the place of the CRC stay where
-//! they are in every version.
+//! before that of the other, and a crash came in between; or they were used apart. When all have it they say a second time that it *stands*: then
+//! whoever has the one before was away. A program that does not know of that writes zeros there, which is what a new epoch begins with. The magic,
+//! the version and the place of the CRC stay where they are in every version.
 
 use crate::sealed::{Page, Reader, Unread, Writer, is_whole};
 use forerun_core::array::{ArraySpec, DISKS_MAX, DiskSet, Level};
@@ -35,6 +36,23 @@ pub(crate) struct Epoch {
     pub(crate) number: u64,
     /// The number of the one before.
     pub(crate) before: u64,
+}
+
+impl Epoch {
+    /// As the journal of an array says it.
+    pub(crate) fn told(&self) -> String {
+        format!("epoch {} {:016x}", self.generation, self.number)
+    }
+
+    /// Whether a member of this epoch was there when the journal said that one; one that says none was written by an older program.
+    pub(crate) fn has_seen(&self, told: &str) -> bool {
+        let told = told.strip_prefix("epoch ").and_then(|told| told.split_once(' '));
+        let Some((generation, number)) = told else { return true };
+        let number = u64::from_str_radix(number, 16).ok();
+        generation.parse().is_ok_and(|generation| {
+            self.generation > generation || (self.generation == generation && Some(self.number) == number)
+        })
+    }
 }
 
 /// A member that is being rebuilt while the array is served: it is out for whoever does not know of rebuilds.
@@ -67,6 +85,9 @@ pub(crate) struct Superblock {
     pub(crate) journal_generation: u64,
     /// The member that is being rebuilt, which is one of those that are out.
     pub(crate) rebuilding: Option<Rebuilding>,
+    /// Its epoch is on all members that are in, said by a start before it writes anything. Epochs of while an array is served, and those
+    /// that an older program began, have this nowhere.
+    pub(crate) stands: bool,
 }
 
 const LEVELS: [Level; 5] = [Level::Raid0, Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10];
@@ -103,6 +124,7 @@ impl Superblock {
         let (member, upto) = self.rebuilding.map_or((0, 0), |one| (u64::from(one.member) + 1, one.upto));
         page.bytes(&member.to_le_bytes());
         page.bytes(&upto.to_le_bytes());
+        page.bytes(&u64::from(self.stands).to_le_bytes());
         page.finish()
     }
 
@@ -123,7 +145,7 @@ impl Superblock {
         let [id, journal] = std::array::from_fn(|_| u128::from_le_bytes(fields.bytes()));
         let [strip, blocks, turn, generation, number, before] = std::array::from_fn(|_| fields.u64());
         let bits: [u8; OUT_BYTES] = fields.bytes();
-        let [journal_generation, rebuilt, upto] = std::array::from_fn(|_| fields.u64());
+        let [journal_generation, rebuilt, upto, stands] = std::array::from_fn(|_| fields.u64());
         let level = LEVELS.get(level as usize).copied().ok_or(Unread::Torn)?;
         let spec = u16::try_from(disks).ok().and_then(|disks| ArraySpec::new(level, disks, strip).ok());
         let spec = spec.ok_or(Unread::Torn)?;
@@ -143,7 +165,20 @@ impl Superblock {
                 Some(Rebuilding { member, upto })
             }
         };
-        Ok(Self { id, spec, index, blocks, turn, epoch, out, journal, journal_generation, rebuilding })
+        let stands = stands == 1;
+        Ok(Self {
+            id,
+            spec,
+            index,
+            blocks,
+            turn,
+            epoch,
+            out,
+            journal,
+            journal_generation,
+            rebuilding,
+            stands,
+        })
     }
 
     /// The newer of the two.
@@ -180,6 +215,7 @@ mod tests {
             journal: 77,
             journal_generation: 78,
             rebuilding: None,
+            stands: false,
         }
     }
 
@@ -191,6 +227,8 @@ mod tests {
             let one = Superblock { rebuilding: Some(Rebuilding { member: 1, upto: 9 }), ..one };
             assert_eq!(Superblock::decode(&one.encode()), Ok(one.clone()));
             assert_eq!(one.rebuilt(), Some(9));
+            let one = Superblock { stands: true, ..one };
+            assert_eq!(Superblock::decode(&one.encode()), Ok(one.clone()));
             assert_eq!(Superblock { index: 0, ..one }.rebuilt(), None, "the others are whole");
         }
     }

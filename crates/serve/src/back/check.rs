@@ -92,6 +92,7 @@ impl WriteBack {
                 check.logging = true;
                 self.about.tail = self.ring.behind(check.upto);
                 self.about.prints = self.prints;
+                self.say_epoch();
                 self.write_super();
             }
             Step::Home | Step::Device => return false,

@@ -65,7 +65,8 @@ pub(crate) struct Super {
     pub(crate) prints: [u32; PRINTS],
     /// The device bears a mark while the journal may hold what it lacks.
     pub(crate) marked: bool,
-    /// Who the device is, if it says so wherever it is plugged in: a block device does, a file bears the mark instead.
+    /// Who the device is, if it says so wherever it is plugged in: a block device does, a file bears the mark instead. Of an array, the epoch of its
+    /// members ([`Epoch::told`](crate::array::superblock::Epoch::told)).
     pub(crate) identity: String,
 }
 
@@ -159,6 +160,8 @@ pub(crate) struct Header {
     pub(crate) synced: u64,
     /// Sum of the payload.
     pub(crate) sum: u32,
+    /// Of an array, the generation of the epoch in which it was written: it holds nothing of members that this is without. 0 where nobody said it.
+    pub(crate) epoch: u64,
     /// Where its blocks belong, in their order.
     pub(crate) spans: Vec<Span>,
 }
@@ -183,6 +186,7 @@ impl Header {
         }
         page.bytes(&self.sum.to_le_bytes());
         page.bytes(&(self.spans.len() as u32).to_le_bytes());
+        page.bytes(&self.epoch.to_le_bytes());
         page.skip_to(EXTENTS_AT);
         for span in &self.spans {
             page.bytes(&span.first.to_le_bytes());
@@ -202,12 +206,13 @@ impl Header {
         if many == 0 || many > EXTENTS_MAX {
             return None;
         }
+        let epoch = fields.u64();
         let mut fields = Reader::new(&page[EXTENTS_AT..EXTENTS_AT + many * EXTENT_BYTES]);
         let spans: Vec<Span> =
             (0..many).map(|_| Span { first: fields.u64(), blocks: fields.u32() }).collect();
         let can_be =
             |span: &Span| span.blocks > 0 && span.first.checked_add(u64::from(span.blocks)).is_some();
-        let header = Self { generation, seq, synced, sum, spans };
+        let header = Self { generation, seq, synced, sum, epoch, spans };
         let fits = header.spans.iter().all(can_be) && header.payload() <= PAYLOAD_MAX as u64;
         fits.then_some(header)
     }

@@ -7,11 +7,13 @@
 use super::format::{BLOCK, EXTENTS_MAX, PAYLOAD_MAX};
 use super::log::Taken;
 use super::{Flight, WriteBack};
+use crate::array::superblock::Epoch;
 use crate::backend::{Done, Kind, Token};
 use crate::planted::{self, Bug};
 use crate::sealed::Page;
 use forerun_core::units::Nanos;
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Blocks that change together.
 pub(crate) struct Group {
@@ -31,9 +33,22 @@ impl Group {
 }
 
 impl WriteBack {
-    /// What is below are members, each with strips of its own.
-    pub(crate) const fn over_members(&mut self) {
+    /// What is below are members, each with strips of its own; `epoch` is the one that stands, which records and superblocks say from the next on.
+    pub(crate) fn over_members(&mut self, epoch: Arc<Mutex<Option<Epoch>>>) {
         self.by_strip = true;
+        self.epoch = epoch;
+    }
+
+    /// The epoch of the members that stands now.
+    pub(super) fn stands(&self) -> Option<Epoch> {
+        *self.epoch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The superblock that is written next says the epoch of its members: what they had before the new tail, those of that epoch have.
+    pub(super) fn say_epoch(&mut self) {
+        if let Some(epoch) = self.stands() {
+            self.about.identity = epoch.told();
+        }
     }
 
     /// Takes a group; no other that is not answered has a block of it.

@@ -166,6 +166,7 @@ impl WriteBack {
             seq: self.ring.next(),
             synced: self.log.synced,
             sum: bytes.finalize(),
+            epoch: self.stands().map_or(0, |epoch| epoch.generation),
             spans: batch.iter().map(span).collect(),
         };
         self.slots.bytes_mut(HEADER).copy_from_slice(&header.encode()[..]);

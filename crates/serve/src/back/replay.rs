@@ -16,6 +16,8 @@ pub(crate) struct Found {
     pub(crate) blocks: BTreeMap<u64, u64>,
     /// Records.
     pub(crate) records: u64,
+    /// The newest epoch of members in which one was written.
+    pub(crate) epoch: u64,
 }
 
 /// Why nothing can be brought home.
@@ -94,6 +96,7 @@ fn records(journal: &mut impl Blocks, about: &Super) -> Result<(Found, u64), Sto
             }
         }
         found.records += 1;
+        found.epoch = found.epoch.max(header.epoch);
         at += header.blocks();
         seq = header.seq + 1;
         if found.records > about.ring {

@@ -164,8 +164,8 @@ pub struct Session<A> {
     out: Outbox<A>,
     /// The WRITE whose data is on its way in.
     payload: Option<Payload>,
-    /// Bytes of a refused write that are still to come.
-    skip: usize,
+    /// A WRITE that is refused, why, and bytes of its data that are still to come: clients do not look for an answer before they have sent all.
+    refused: Option<(Request, Errno, usize)>,
     held: Held,
     asked: Requests<A>,
     /// BLOCK_STATUS among them.
@@ -197,7 +197,7 @@ impl<A> Session<A> {
             end: 0,
             out,
             payload: None,
-            skip: 0,
+            refused: None,
             held: Held::default(),
             asked: Requests::default(),
             statuses: 0,
@@ -239,7 +239,7 @@ impl<A> Session<A> {
 
     /// Requests that are not answered.
     fn outstanding(&self) -> usize {
-        self.asked.len() + usize::from(self.payload.is_some())
+        self.asked.len() + usize::from(self.payload.is_some()) + usize::from(self.refused.is_some())
     }
 
     /// Whether everything that will be answered has been, and was sent; or nothing can be. A write whose data will never be
@@ -376,11 +376,8 @@ impl<A> Session<A> {
             return Some(ask);
         }
         while !self.closing && !self.lost {
-            let skipped = self.skip.min(self.end - self.start);
-            self.skip -= skipped;
-            self.consume(skipped);
-            if self.skip > 0 {
-                return None;
+            if self.refused.is_some() {
+                return self.take_refused();
             }
             if self.payload.is_some() {
                 return self.take_payload(memory);
@@ -395,7 +392,9 @@ impl<A> Session<A> {
                 Parsed::Request(request) if request.command == Command::Disconnect => self.closing = true,
                 Parsed::Request(request) => {
                     self.consume(REQUEST_BYTES);
-                    return Some(self.request(terms, request, world));
+                    if let Some(ask) = self.request(terms, request, world) {
+                        return Some(ask);
+                    }
                 }
             }
         }
@@ -424,7 +423,7 @@ impl<A> Session<A> {
     }
 
     /// A request's head is here.
-    fn request(&mut self, terms: Terms, request: Request, world: &World<'_>) -> Ask {
+    fn request(&mut self, terms: Terms, request: Request, world: &World<'_>) -> Option<Ask> {
         let export = &world.exports[terms.export];
         let limits = Limits {
             size: export.size,
@@ -443,12 +442,13 @@ impl<A> Session<A> {
         let refused = if world.failed { Some(Errno::Io) } else { checked.err() };
         if let Some(error) = refused {
             if request.command == Command::Write {
-                self.skip = request.length as usize;
+                self.refused = Some((request, error, request.length as usize));
+                return None;
             }
             self.refuse(terms, &request, error);
-            return Ask::Ended(Ended { request, error: true });
+            return Some(Ask::Ended(Ended { request, error: true }));
         }
-        match request.command {
+        Some(match request.command {
             Command::Read => {
                 self.waiting = Some(self.asked.put(request));
                 Ask::Read(request)
@@ -468,7 +468,19 @@ impl<A> Session<A> {
                 Ask::Hint(request)
             }
             Command::Disconnect | Command::Other(_) => unreachable!("dealt with above"),
-        }
+        })
+    }
+
+    /// Data of a refused WRITE is thrown away; it is answered when all of it was here.
+    fn take_refused(&mut self) -> Option<Ask> {
+        let here = self.end - self.start;
+        let (.., left) = self.refused.as_mut()?;
+        let skipped = here.min(*left);
+        *left -= skipped;
+        self.consume(skipped);
+        let (request, error, _) = self.refused.take_if(|(.., left)| *left == 0)?;
+        self.out.head(&wire::simple_reply(Some(error), request.cookie));
+        Some(Ask::Ended(Ended { request, error: true }))
     }
 
     /// A request that has one answer.

@@ -86,6 +86,8 @@ pub(crate) struct Flat {
     draw: Box<dyn FnMut() -> u64 + Send>,
     now: Nanos,
     ended: Vec<Done>,
+    /// Members that had no space left at their last write.
+    full: DiskSet,
 }
 
 fn is_full(problem: &io::Error) -> bool {
@@ -106,6 +108,9 @@ impl Flat {
         draw: Box<dyn FnMut() -> u64 + Send>,
     ) -> io::Result<Self> {
         let arena = Arena::new(0, ways.heads.len())?;
+        if let Some(head) = ways.heads.iter().flatten().next() {
+            standing.tell(head.epoch);
+        }
         Ok(Self {
             inner,
             rows,
@@ -121,6 +126,7 @@ impl Flat {
             draw,
             now: Nanos::ZERO,
             ended: Vec::new(),
+            full: DiskSet::EMPTY,
         })
     }
 
@@ -194,12 +200,22 @@ impl Flat {
         let Some(len) = write else { return self.ended.push(Done { token, ..done }) };
         let result = done.result.and_then(|moved| if moved < len { Err(short()) } else { Ok(len) });
         match result {
-            Ok(_) if !self.standing.is_gone(member) => self.end(token, Ok(len), done.lease),
+            Ok(_) if !self.standing.is_gone(member) => {
+                if self.full.contains(Disk(member)) {
+                    self.full.remove(Disk(member));
+                    self.standing.full(member, None);
+                }
+                self.end(token, Ok(len), done.lease);
+            }
             // One that is full is as whole as before: whoever writes hears of it, and it is tried again.
             Err(problem)
                 if !self.standing.is_gone(member)
                     && (is_full(&problem) || !self.leave(member, &format!("write: {problem}"))) =>
             {
+                if is_full(&problem) && !self.full.contains(Disk(member)) {
+                    self.full.insert(Disk(member));
+                    self.standing.full(member, Some(&problem));
+                }
                 self.end(token, Err(problem), done.lease);
             }
             _ => {
@@ -268,7 +284,7 @@ impl Flat {
             let other = others.map(|(_, head)| head).find_map(Clone::clone);
             self.ways.paths[usize::from(member)] = paths;
             self.ways.heads[usize::from(member)] =
-                other.map(|head| Superblock { index: member, turn: 0, ..head });
+                other.map(|head| Superblock { index: member, turn: 0, ..head }); // its first is that of a new epoch
         }
         for member in self.standing.forgone().iter() {
             self.ways.paths[usize::from(member.0)] = Files::default();
@@ -297,7 +313,7 @@ impl Flat {
         for member in (0..self.rows.disks()).filter(|&member| !gone.contains(Disk(member))) {
             let Some(head) = &mut self.ways.heads[usize::from(member)] else { continue };
             let epoch = Epoch { generation: head.epoch.generation + 1, number, before: head.epoch.number };
-            *head = Superblock { epoch, out, rebuilding, turn: head.turn + 1, ..head.clone() };
+            *head = Superblock { epoch, out, rebuilding, stands: false, turn: head.turn + 1, ..head.clone() };
             let (page, place) = (head.encode(), head.place());
             self.arena.block_mut(u32::from(member)).copy_from_slice(&page[..]);
             let lease = self.arena.lend(std::iter::once(Some(u32::from(member))), Lend::Drain);
@@ -355,6 +371,12 @@ impl Flat {
         if !self.standing.stands(said) {
             // More are going: they are not out before the others say so.
             return self.begin_epoch();
+        }
+        let gone = self.standing.gone();
+        let heads = (0..).zip(&self.ways.heads).filter(|&(at, _)| !gone.contains(Disk(at)));
+        // Before anybody hears of it: a tail of the journal that moves behind what one that is out lacks says it too.
+        if let Some(head) = heads.filter_map(|(_, head)| head.as_ref()).next() {
+            self.standing.tell(head.epoch);
         }
         self.release();
     }

@@ -1,6 +1,6 @@
 //! Which members are in, going and out: shared by those who send to members and those who plan what is sent.
 
-use crate::array::superblock::Rebuilding;
+use crate::array::superblock::{Epoch, Rebuilding};
 use crate::behind::Files;
 use crate::planted::{self, Bug};
 use forerun_core::array::{Array, DiskSet};
@@ -47,6 +47,10 @@ struct State {
     /// Nothing may be written any more.
     stopped: bool,
     said: Vec<String>,
+    /// How members were named, those of which it is known.
+    names: Vec<String>,
+    /// What the journal says of its members from its next record on: the epoch that stands.
+    epoch: Arc<Mutex<Option<Epoch>>>,
 }
 
 impl State {
@@ -62,6 +66,13 @@ impl State {
             out.insert(Disk(one.member));
         }
         (out, growing.map(|one| Rebuilding { member: one.member, upto: one.kept }))
+    }
+
+    /// A member, in words.
+    fn who(&self, member: u16) -> String {
+        let name = self.names.get(usize::from(member)).filter(|name| !name.is_empty());
+        let name = name.map_or_else(String::new, |name| format!(" ({name})"));
+        format!("member {member} of the array{name}")
     }
 
     fn say(&mut self, what: String) {
@@ -99,6 +110,8 @@ impl Standing {
             needed: none,
             stopped: false,
             said: Vec::new(),
+            names: Vec::new(),
+            epoch: Arc::default(),
         };
         Self(Arc::new(Mutex::new(state)))
     }
@@ -180,9 +193,27 @@ impl Standing {
             (false, _) => "no member more can be done without",
         };
         if bears || state.needed.insert(Disk(member)) {
-            state.say(format!("member {member} of the array: {why}; {so}"));
+            let who = state.who(member);
+            state.say(format!("{who}: {why}; {so}"));
         }
         bears
+    }
+
+    /// How members were named, by number.
+    pub(crate) fn called(&self, names: Vec<String>) {
+        self.state().names = names;
+    }
+
+    /// A member has no space left, or has some again.
+    pub(super) fn full(&self, member: u16, problem: Option<&std::io::Error>) {
+        let mut state = self.state();
+        let who = state.who(member);
+        state.say(match problem {
+            Some(problem) => {
+                format!("{who}: write: {problem}; it stays in, and writes that need it are refused until it has space")
+            }
+            None => format!("{who}: it has space again"),
+        });
     }
 
     /// What the superblocks that are written next say.
@@ -212,6 +243,16 @@ impl Standing {
         true
     }
 
+    /// Where the journal finds the epoch that stands now.
+    pub(crate) fn epoch(&self) -> Arc<Mutex<Option<Epoch>>> {
+        Arc::clone(&self.state().epoch)
+    }
+
+    /// This epoch stands.
+    pub(super) fn tell(&self, epoch: Epoch) {
+        *self.epoch().lock().unwrap_or_else(PoisonError::into_inner) = Some(epoch);
+    }
+
     /// Those who were going are out, whatever superblocks say: nothing is written (or it is a planted bug).
     pub(super) fn gone_unsaid(&self) {
         let mut state = self.state();
@@ -236,6 +277,8 @@ impl Standing {
         state.needed.remove(Disk(member));
         state.growing = Some(Growing { member, upto: 0, kept: 0, known: false, joins: false });
         state.files = Some((member, files));
+        // Another file than the one that was.
+        state.names.get_mut(usize::from(member)).map(String::clear);
         state.epoch_wanted = true;
         Ok(())
     }

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Whoever is stopped anywhere between begins again: what is brought home is the same, and the journal is begun only behind that. A journal of an earlier
-//! time is one whose generation is older than that on the members. One that is newer by one was begun when the last start was cut, and
-//! holds nothing. Who is to write nothing ([`look`]) needs a journal that holds nothing.
+//! time is one whose generation is older than that on the members. One that is newer by one, and in which nothing was ever written, was begun when
+//! the last start was cut; one that was used since without a member, or says a later epoch than the member has, is why that member is refused. Who is to write nothing ([`look`]) needs a journal that holds nothing.
 
 use crate::array::assemble::{Judgement, begin_epoch, judge};
 use crate::array::superblock::{Rebuilding, SUPERS, Superblock};
@@ -14,10 +14,11 @@ use crate::back::format::{Blocks, SUPERS as JOURNAL_SUPERS, Super};
 use crate::back::replay::{Found, Stop, begin, bring_home, scan};
 use crate::error::ServeError;
 use crate::planted::{self, Bug};
-use crate::sealed::{BLOCK, Page};
+use crate::sealed::{BLOCK, Page, Unread};
 use forerun_core::array::{Array, ArraySpec, DiskSet, Level};
 use forerun_core::units::{Block, Disk};
 use std::io;
+use std::path::{Path, PathBuf};
 
 /// What there is after a start.
 pub(crate) struct Started {
@@ -41,6 +42,8 @@ pub(crate) enum NoStart {
     Journal(String),
     /// It cannot be brought home.
     Stop(Stop),
+    /// That cannot be done of this member.
+    Member(u16, &'static str, io::Error),
     /// Nothing is to be written, and it holds so many blocks that members lack.
     NotHome(u64),
 }
@@ -52,13 +55,14 @@ impl From<Stop> for NoStart {
 }
 
 /// In words, with a remedy.
-pub(crate) fn refused(why: NoStart) -> ServeError {
+pub(crate) fn refused(why: NoStart, journal: &Path, names: &[String]) -> ServeError {
+    let path = journal.display();
     match why {
         NoStart::Members(why) => ServeError::option("--assemble", why),
         NoStart::Journal(why) => ServeError::option(
             "--journal",
             format!(
-                "{why}: give the journal that the array was last served with. Without it nothing says which stripes are whole"
+                "{path}: {why}: give the journal that the array was last served with. Without it nothing says which stripes are whole"
             ),
         ),
         NoStart::NotHome(blocks) => ServeError::option(
@@ -68,10 +72,25 @@ pub(crate) fn refused(why: NoStart) -> ServeError {
                  serve it once without --read-only"
             ),
         ),
-        NoStart::Stop(stop) => ServeError::System {
-            what: "array: the journal could not be brought home (it is as it was: mend what is wrong, or leave that member out with --degraded, and \
-                   start again)",
-            source: io::Error::other(format!("{stop:?}")),
+        NoStart::Stop(Stop::Damaged(seq)) => ServeError::option(
+            "--journal",
+            format!(
+                "{path}: record {seq} was safe and cannot be read: the journal is damaged, and without it nothing says which stripes are whole"
+            ),
+        ),
+        NoStart::Stop(Stop::Io(what, problem)) => ServeError::File {
+            path: journal.into(),
+            source: io::Error::new(problem.kind(), format!("{what}: {problem}")),
+            remedy: " (the journal could not be brought home and is as it was: mend what is wrong with it, and start again)",
+        },
+        NoStart::Stop(Stop::Changed(_)) => unreachable!("members have no sums on their journal"),
+        NoStart::Member(member, what, problem) => ServeError::File {
+            path: names.get(usize::from(member)).map_or_else(PathBuf::new, PathBuf::from),
+            source: io::Error::new(
+                problem.kind(),
+                format!("member {member} of the array: {what}: {problem}"),
+            ),
+            remedy: " (the journal could not be brought home and is as it was: mend that, or leave this member out with --degraded, and start again)",
         },
     }
 }
@@ -89,6 +108,8 @@ struct Places<'a, B> {
     out: DiskSet,
     /// Blocks before the data of each.
     base: u64,
+    /// The member that has failed.
+    failed: Option<u16>,
 }
 
 impl<B: Blocks> Places<'_, B> {
@@ -119,20 +140,23 @@ impl<B: Blocks> Blocks for Places<'_, B> {
     }
     fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let mut from = 0;
-        for (member, block, many) in self.runs(at, bytes.len()) {
-            if !self.out.contains(Disk(member as u16))
-                && let Some(member) = &mut self.members[member]
+        for (at, block, many) in self.runs(at, bytes.len()) {
+            if !self.out.contains(Disk(at as u16))
+                && let Some(member) = &mut self.members[at]
             {
-                member.write(block, &bytes[from..from + many])?;
+                let written = member.write(block, &bytes[from..from + many]);
+                written.inspect_err(|_| self.failed = Some(at as u16))?;
             }
             from += many;
         }
         Ok(())
     }
     fn sync(&mut self) -> io::Result<()> {
-        let out = self.out;
-        let own = self.members.iter_mut().enumerate().filter(|(at, _)| !out.contains(Disk(*at as u16)));
-        own.filter_map(|(_, member)| member.as_mut()).try_for_each(Blocks::sync)
+        for at in (0..self.members.len()).filter(|&at| !self.out.contains(Disk(at as u16))) {
+            let Some(member) = &mut self.members[at] else { continue };
+            member.sync().inspect_err(|_| self.failed = Some(at as u16))?;
+        }
+        Ok(())
     }
 }
 
@@ -153,10 +177,22 @@ fn write_head(member: &mut impl Blocks, head: &Superblock) -> io::Result<()> {
 fn journal_of(journal: &mut impl Blocks, newest: &Superblock) -> Result<Super, NoStart> {
     let mut pages: [Box<Page>; JOURNAL_SUPERS as usize] = [Box::new([0; BLOCK]), Box::new([0; BLOCK])];
     for (page, at) in pages.iter_mut().zip(0..) {
-        journal.read(at, &mut page[..]).map_err(|problem| Stop::Io("reading the journal", problem))?;
+        journal.read(at, &mut page[..]).map_err(|problem| match problem.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                NoStart::Journal("it is no journal, or was cut: it is too short".into())
+            }
+            _ => Stop::Io("reading the journal", problem).into(),
+        })?;
     }
-    let about = Super::newest([&pages[0], &pages[1]])
-        .map_err(|why| NoStart::Journal(format!("it is no journal that can be read ({why:?})")))?;
+    let about = Super::newest([&pages[0], &pages[1]]).map_err(|why| {
+        NoStart::Journal(match why {
+            Unread::Foreign => "it is no journal".into(),
+            Unread::Torn => "both its superblocks are damaged".into(),
+            Unread::Newer(version) => {
+                format!("a newer forerun has written it (version {version}): use that one")
+            }
+        })
+    })?;
     if about.id != newest.journal {
         let why = format!(
             "it is another journal ({:032x}; that of the array is {:032x})",
@@ -178,16 +214,38 @@ struct Seen {
     begun: bool,
 }
 
+/// Whether a journal was used after a member was in use last. Each that is in has the journal's generation before a record is in it, and the epoch that
+/// the journal or a record says before that does: a record of a later one may hold nothing of what it lacks.
+fn is_behind(one: &Superblock, about: &Super, contents: &Found) -> bool {
+    (is_used(about, contents) && one.journal_generation < about.generation)
+        || one.epoch.generation < contents.epoch
+        || !one.epoch.has_seen(&about.identity)
+}
+
+/// Whether anything was written to a journal since it was begun.
+const fn is_used(about: &Super, contents: &Found) -> bool {
+    contents.records > 0 || about.tail.seq > 1
+}
+
+fn behind(one: &Superblock, about: &Super) -> NoStart {
+    NoStart::Members(format!(
+        "member {} is as it was at generation {}, and the array's journal was used without it since (generation {} of the journal, and {} as the \
+         member knows it): what was written then is not on it. Give the members that were in use last, and make this one a new member of them \
+         (forerun ctl rebuild)",
+        one.index, one.epoch.generation, about.generation, one.journal_generation
+    ))
+}
+
 /// Looks who is in, and at their journal.
 fn find(
     array: &Array,
     members: &mut [Option<impl Blocks>],
     journal: &mut impl Blocks,
 ) -> Result<Seen, NoStart> {
-    let io = |problem| NoStart::Stop(Stop::Io("reading a member", problem));
     let mut found = Vec::new();
-    for member in members.iter_mut().flatten() {
-        let own = head(member).map_err(io)?;
+    for (at, member) in (0..).zip(members.iter_mut()) {
+        let Some(member) = member else { continue };
+        let own = head(member).map_err(|problem| NoStart::Member(at, "reading its superblock", problem))?;
         found.push(own.ok_or_else(|| NoStart::Members("a member has no superblock".into()))?);
     }
     let judged = judge(&found).ok_or_else(|| NoStart::Members("there are no members".into()))?;
@@ -203,7 +261,13 @@ fn find(
     let about = journal_of(journal, &judged.newest)?;
     let known = own.iter().map(|one| one.journal_generation).max().unwrap_or(0);
     let contents = scan(journal, &about)?;
-    let begun = about.generation == known + 1 && contents.records == 0;
+    if let Some(one) = own.iter().find(|one| is_behind(one, &about, &contents)) {
+        return Err(behind(one, &about));
+    }
+    let begun = about.generation == known + 1 && !is_used(&about, &contents);
+    if let Some(one) = own.first().filter(|_| about.generation > known && !begun) {
+        return Err(behind(one, &about));
+    }
     if about.generation != known && !begun {
         return Err(NoStart::Journal(format!(
             "it is of another time: of generation {}, and members were last used with {known}",
@@ -249,18 +313,24 @@ pub(crate) fn start(
     base: u64,
 ) -> Result<Started, NoStart> {
     let Seen { judged, mut own, mut about, contents, begun } = find(array, members, journal)?;
-    let write = |problem| Stop::Io("writing a member", problem);
+    let write = |one: &Superblock, problem| NoStart::Member(one.index, "writing its superblock", problem);
     begin_epoch(&mut own, number, (judged.missing, judged.rebuilding), |_, one| {
         let member = members[usize::from(one.index)].as_mut().expect("it was read");
-        write_head(member, one).map_err(write)
+        write_head(member, one).map_err(|problem| write(one, problem))
     })?;
     let out = out_of(&judged);
-    let mut places = Places { rows: rows(*array.spec(), judged.newest.blocks), members, out, base };
+    let mut places =
+        Places { rows: rows(*array.spec(), judged.newest.blocks), members, out, base, failed: None };
     if !planted::is(Bug::StripesUnreplayed) {
-        bring_home(journal, &mut places, &about, &contents)?;
+        let home = bring_home(journal, &mut places, &about, &contents);
+        home.map_err(|stop| match (stop, places.failed) {
+            (Stop::Io(_, problem), Some(at)) => NoStart::Member(at, "what the journal holds for it", problem),
+            (stop, _) => stop.into(),
+        })?;
     }
     // One that was begun for a start that was cut holds nothing, and members are behind it by no more than that.
     if !begun {
+        about.identity = own.first().map_or_else(String::new, |one| one.epoch.told());
         begin(journal, &mut about)?;
     }
     let mut heads = vec![None; usize::from(array.disks())];
@@ -268,7 +338,7 @@ pub(crate) fn start(
         one.journal_generation = about.generation;
         one.turn += 1;
         let member = members[usize::from(one.index)].as_mut().expect("it was read");
-        write_head(member, one).map_err(write)?;
+        write_head(member, one).map_err(|problem| write(one, problem))?;
         heads[usize::from(one.index)] = Some(one.clone());
     }
     let (rebuilding, replayed) = (judged.rebuilding, contents.blocks.len() as u64);

@@ -139,6 +139,9 @@ pub(super) fn open(
     };
     let paths = Paths { direct, plain: Some(plain), log: Some(journal.file()) };
     let reach = journal.reach();
+    if limits.is_some() {
+        journal.watch()?;
+    }
     source.keep(journal);
     // What the replay wrote is ours.
     source.wrote_behind();

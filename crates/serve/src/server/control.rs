@@ -197,13 +197,22 @@ impl Server {
                 serde_json::to_value(stats).map_err(|problem| problem.to_string())
             }
             Order::Exports => Ok((0..self.served.len()).map(|export| json!(self.state(export))).collect()),
-            Order::Set { export, key, value } if key == "connections" && export.is_none() => {
+            Order::Set { export, key, value, .. } if key == "connections" && export.is_none() => {
                 self.set_connections(&value)
             }
-            Order::Set { export, key, value } => {
+            Order::Set { export, key, value, trial } => {
                 let export = self.the_export(export.as_deref())?;
+                trial.map_or(Ok(()), |trial| self.served[export].goes_on(trial))?;
                 self.set_scheme(export, &key, &value)?;
+                if trial.is_none() {
+                    self.served[export].end_trial();
+                }
                 Ok(json!(self.state(export)))
+            }
+            Order::Trial { export, number, scheme, seconds } => {
+                let export = self.the_export(export.as_deref())?;
+                self.served[export].try_scheme(now, number, &scheme, seconds)?;
+                Ok(Value::Null)
             }
             Order::Split { export, scheme, by } => {
                 let export = self.the_export(export.as_deref())?;

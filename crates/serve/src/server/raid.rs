@@ -2,7 +2,7 @@
 
 use super::ways::make_backend;
 use crate::array::superblock::DATA_AT;
-use crate::array::{Opened, draw};
+use crate::array::{Held, Opened, draw};
 use crate::back::open::{Mark, Plain};
 use crate::back::{Limits, Paths, WriteBack};
 use crate::backend::{Backend, Reach};
@@ -34,6 +34,8 @@ pub(super) struct Ready {
     array: Array,
     started: Started,
     paths: Vec<Files>,
+    /// How members were named; nothing of one that is missing.
+    names: Vec<String>,
     log: Arc<std::fs::File>,
     reach: Reach,
     timeout: Nanos,
@@ -69,18 +71,17 @@ pub(super) fn assemble(
 }
 
 /// The journal that is named, open.
-fn journal(options: &Options, export: &ExportOptions, member: &Path) -> Result<Journal, ServeError> {
+fn journal(options: &Options, export: &ExportOptions, members: &[&Path]) -> Result<Journal, ServeError> {
     let Some(how) = &export.journal else {
         let why =
             "an array with redundancy is served with the journal that it was made with: give --journal PATH";
         return Err(ServeError::option(JOURNAL, why));
     };
-    if export.read_only {
-        return Journal::open_to_read(&how.path, options.direct);
-    }
-    let mut journal = Journal::open(how, member, options.direct)?;
-    journal.stays();
-    Ok(journal)
+    Journal::open_of_array(&how.path, members, export.read_only, options.direct)
+}
+
+fn name(held: &Held) -> String {
+    held.path.display().to_string()
 }
 
 /// Starts an array with redundancy.
@@ -91,8 +92,10 @@ fn journalled(
 ) -> Result<(Source, Ready), ServeError> {
     let Opened { newest, members, .. } = opened;
     let array = Array::new(newest.spec, newest.blocks).map_err(|why| ServeError::option(ASSEMBLE, why))?;
-    let first = members.iter().flatten().next().map_or(Path::new(""), |held| held.path.as_path());
-    let journal = journal(options, export, first)?;
+    let names: Vec<String> =
+        members.iter().map(|held| held.as_ref().map_or_else(String::new, name)).collect();
+    let of_members: Vec<&Path> = members.iter().flatten().map(|held| held.path.as_path()).collect();
+    let mut journal = journal(options, export, &of_members)?;
     let files: Vec<Option<Arc<std::fs::File>>> =
         members.iter().map(|held| held.as_ref().map(|held| Arc::clone(&held.files.plain))).collect();
     let mut blocks: Vec<Option<Plain<'_>>> = files.iter().map(|file| file.as_deref().map(Plain)).collect();
@@ -104,7 +107,7 @@ fn journalled(
     } else {
         start(&array, &mut blocks, &mut Plain(&log), number as u64, DATA_AT / BLOCK_BYTES)
     };
-    let started = started.map_err(refused)?;
+    let started = started.map_err(|why| refused(why, journal.path(), &names))?;
     let said = said_of(&started, read_only);
     let way = |file: &Option<Arc<std::fs::File>>, direct| Files { direct, plain: file.clone() };
     let direct = members.iter().map(|held| held.as_ref().and_then(|held| held.files.direct.clone()));
@@ -112,6 +115,7 @@ fn journalled(
     let behind = members.into_iter().map(|held| held.map(|held| (held.files, held.size))).collect();
     let mut source = Source::before(&array, behind)?;
     let (log, reach) = (journal.file(), journal.reach());
+    journal.watch()?;
     source.keep(journal);
     if !read_only {
         // What the start wrote is ours.
@@ -120,7 +124,7 @@ fn journalled(
     let timeout = Nanos(u64::try_from(export.member_timeout.as_nanos()).unwrap_or(u64::MAX));
     let pace = Pace { rate: export.rebuild_max, keep: KEEP };
     let id = newest.id;
-    Ok((source, Ready { array, started, paths, log, reach, timeout, id, pace, read_only, said }))
+    Ok((source, Ready { array, started, paths, names, log, reach, timeout, id, pace, read_only, said }))
 }
 
 /// What a person should know of a start.
@@ -166,11 +170,13 @@ fn numbers(mut state: u64) -> Box<dyn FnMut() -> u64 + Send> {
 impl Ready {
     /// The array before the way to its members.
     pub(super) fn before(self, members: Box<dyn Backend>, options: &Options) -> io::Result<Box<dyn Backend>> {
-        let Self { array, started, paths, log, reach, timeout, id, pace, read_only, .. } = self;
+        let Self { array, started, paths, names, log, reach, timeout, id, pace, read_only, .. } = self;
         let Started { about, heads, out, rebuilding, replayed } = started;
         let all = rows(*array.spec(), array.member_blocks());
         let standing = Standing::new(array, out, rebuilding);
+        standing.called(names);
         let ways = flat::Ways { paths: paths.clone(), heads, base: DATA_AT, timeout, read_only };
+        let epoch = standing.epoch();
         let flat = Flat::new(members, all, ways, standing.clone(), numbers(draw()? as u64))?;
         let to_log = make_backend(options.transfer, reach, &Arena::new(0, 0)?)?;
         let limits = Limits {
@@ -179,7 +185,7 @@ impl Ready {
         };
         let files = Paths { log: Some(log), ..Paths::default() };
         let mut back = WriteBack::new(Box::new(flat), to_log, files, all, (about, Mark::none()), limits)?;
-        back.over_members();
+        back.over_members(epoch);
         back.replayed(replayed * BLOCK_BYTES);
         let memory = (ARRAY_BYTES / BLOCK_BYTES) as usize;
         let mut raid = Raid::new(array, all, back, standing, memory)?;

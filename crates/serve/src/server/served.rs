@@ -9,8 +9,10 @@ use crate::live::Asked;
 use crate::nbd::credit::Credit;
 use crate::nbd::handshake::Export;
 use crate::nbd::session::Shared;
-use crate::options::{Options, What};
+use crate::options::{ExportOptions, Options, What};
+use crate::source::which;
 use crate::volume::{Answer, Volume};
+use forerun_core::units::Nanos;
 
 /// One export.
 pub(super) struct Served {
@@ -23,6 +25,38 @@ pub(super) struct Served {
     /// Requests that were answered.
     pub(super) counts: Asked,
     pub(super) read_only: bool,
+    /// Another scheme is tried.
+    pub(super) trial: Option<Trial>,
+}
+
+/// Somebody tries a scheme.
+pub(super) struct Trial {
+    number: u64,
+    scheme: String,
+    /// Whoever has not ended it by then has gone.
+    until: Nanos,
+}
+
+/// Refuses a file or a device that is behind two exports of which one writes: each would take the other for another program.
+fn refuse_shared(exports: &[ExportOptions]) -> Result<(), ServeError> {
+    let writes = |export: &ExportOptions| !export.read_only && !matches!(export.what, What::Stripe { .. });
+    for (at, export) in exports.iter().enumerate() {
+        for other in exports[..at].iter().filter(|other| writes(other) || writes(export)) {
+            for member in export.what.members() {
+                let Some(own) = which(&member.path) else { continue };
+                if other.what.members().iter().any(|member| which(&member.path) == Some(own)) {
+                    let why = format!(
+                        "exports {:?} and {:?} are both of {}, and one of them writes: leave one out, or serve both with --read-only",
+                        other.name,
+                        export.name,
+                        member.path.display()
+                    );
+                    return Err(ServeError::option("--config", why));
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 impl Served {
@@ -30,6 +64,7 @@ impl Served {
     pub(super) fn open_all(options: &Options) -> Result<Vec<Self>, ServeError> {
         let count = options.exports.len();
         options.check_memory()?;
+        refuse_shared(&options.exports)?;
         let mut all = Vec::with_capacity(count);
         for export in &options.exports {
             let mut volume =
@@ -50,6 +85,7 @@ impl Served {
                 changed: None,
                 counts: Asked::default(),
                 read_only: export.read_only || matches!(export.what, What::Stripe { .. }),
+                trial: None,
             });
         }
         Ok(all)
@@ -62,6 +98,46 @@ impl Served {
             description: format!("{} behind {}", self.volume.source.layout(), self.volume.spec.scheme),
             size: self.volume.source.size,
             flags: self.volume.export_flags(self.read_only),
+        }
+    }
+
+    /// A trial begins, if there is none; or it ends.
+    pub(super) fn try_scheme(
+        &mut self,
+        now: Nanos,
+        number: u64,
+        scheme: &str,
+        seconds: u64,
+    ) -> Result<(), String> {
+        let own = self.trial.as_ref().is_some_and(|trial| trial.number == number);
+        match &self.trial {
+            _ if seconds == 0 => drop(self.trial.take_if(|_| own)),
+            Some(trial) if !own && trial.until > now => {
+                return Err(format!(
+                    "{} is being tried already: wait until that is over, or end it by setting the scheme (forerun ctl set scheme {})",
+                    trial.scheme, self.volume.spec.scheme
+                ));
+            }
+            _ => {
+                let until = now + Nanos(seconds.saturating_mul(1_000_000_000));
+                self.trial = Some(Trial { number, scheme: scheme.into(), until });
+            }
+        }
+        Ok(())
+    }
+
+    /// A trial that sets a scheme is refused if it is over.
+    pub(super) fn goes_on(&self, trial: u64) -> Result<(), String> {
+        if self.trial.as_ref().is_some_and(|own| own.number == trial) {
+            return Ok(());
+        }
+        Err("somebody else has set a scheme meanwhile: the trial is void, and that scheme stays".into())
+    }
+
+    /// Somebody else has set a scheme: a trial is over.
+    pub(super) fn end_trial(&mut self) {
+        if let Some(trial) = self.trial.take() {
+            self.volume.say(format!("the trial of {} is over, since a scheme was set", trial.scheme));
         }
     }
 

@@ -1,7 +1,7 @@
 //! The journal of write-back: a file or a device of this machine, held against others and watched as a member is.
 
-use super::OVER;
 use super::files::Files;
+use super::{Looks, OVER, looks_behind};
 use crate::back::identity::disks_under;
 use crate::backend::Reach;
 use crate::error::ServeError;
@@ -23,6 +23,8 @@ pub(crate) struct Journal {
     pub(crate) size: u64,
     /// It was made just now, and goes again if nothing comes of it.
     made: Option<PathBuf>,
+    /// Who looks at it, once it is served.
+    looks: Option<Looks>,
 }
 
 /// Which file or device a name means.
@@ -85,13 +87,39 @@ impl Journal {
                 return Err(problem);
             }
         };
-        Ok(Self { files, size, made })
+        Ok(Self { files, size, made, looks: None })
+    }
+
+    /// Opens that of an array, which was made with it; to look at it, if nothing is to be written.
+    pub(crate) fn open_of_array(
+        path: &Path,
+        members: &[&Path],
+        read_only: bool,
+        direct: Direct,
+    ) -> Result<Self, ServeError> {
+        let own = identity(path).map_err(|problem| match problem.kind() {
+            io::ErrorKind::NotFound => refuse(
+                path,
+                "there is no such file: give the journal that the array was made with, wherever it is now. Without it nothing says which \
+                 stripes are whole, and there is no way round that here",
+            ),
+            _ => ServeError::file(path, problem),
+        })?;
+        if members.iter().any(|member| identity(member).is_ok_and(|member| member == own)) {
+            let why = "it is a member of the array: give the journal that the array was made with";
+            return Err(refuse(path, why));
+        }
+        if read_only {
+            return Self::open_to_read(path, direct);
+        }
+        let (files, size) = Files::open(OPTION, path, false, direct)?;
+        Ok(Self { files, size, made: None, looks: None })
     }
 
     /// Opens one that is there, to look at it.
-    pub(crate) fn open_to_read(path: &Path, direct: Direct) -> Result<Self, ServeError> {
+    fn open_to_read(path: &Path, direct: Direct) -> Result<Self, ServeError> {
         let (files, size) = Files::open(OPTION, path, true, direct)?;
-        Ok(Self { files, size, made: None })
+        Ok(Self { files, size, made: None, looks: None })
     }
 
     /// For whole blocks and for syncs.
@@ -104,6 +132,11 @@ impl Journal {
         Arc::clone(&self.files.plain)
     }
 
+    /// How it was named.
+    pub(crate) fn path(&self) -> &Path {
+        self.files.path()
+    }
+
     /// How one gets to it.
     pub(crate) const fn reach(&self) -> Reach {
         self.files.reach
@@ -112,6 +145,23 @@ impl Journal {
     /// It holds something from now on.
     pub(crate) fn stays(&mut self) {
         self.made = None;
+    }
+
+    /// A thread looks at it from now on.
+    pub(crate) fn watch(&mut self) -> Result<(), ServeError> {
+        self.looks = Some(looks_behind(&self.files)?);
+        Ok(())
+    }
+
+    /// Whether it was what it was when the thread looked last; lets it look again.
+    pub(super) fn check(&mut self) -> Result<(), String> {
+        let Self { files, looks: Some(looks), .. } = self else { return Ok(()) };
+        for (_, look) in looks.seen() {
+            // It is written to all the time.
+            files.judge(look, true)?;
+        }
+        looks.look();
+        Ok(())
     }
 
     /// Whether somebody else has written to it, as far as the kernel tells.

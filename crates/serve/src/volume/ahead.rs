@@ -350,7 +350,7 @@ impl Volume {
             }
             let Some(extent) = ahead.next(most) else {
                 if ahead.waiting.is_empty() {
-                    self.end_ahead("all of it was asked for");
+                    self.end_ahead("that is all of it");
                 }
                 return;
             };

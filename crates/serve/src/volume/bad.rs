@@ -287,7 +287,8 @@ impl Volume {
 
     /// A member is away, and so is all that was asked of it.
     pub(super) fn say_away(&mut self, disk: Disk, problem: &io::Error) {
-        self.note(|| format!("member {}: {problem}", disk.0));
+        let who = self.source.who(disk.0);
+        self.note(|| format!("{who}: {problem}"));
     }
 
     /// A block alone could not be read.
@@ -298,7 +299,8 @@ impl Volume {
         if is_medium(problem) {
             self.bad.remember(self.now, disk, block);
         }
-        self.note(|| format!("member {}: block {} (of 4 KiB): {problem}", disk.0, block.0));
+        let who = self.source.who(disk.0);
+        self.note(|| format!("{who}: block {} (of 4 KiB): {problem}", block.0));
     }
 
     /// Sends a read of blocks of a disk.

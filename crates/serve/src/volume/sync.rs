@@ -127,6 +127,7 @@ impl Volume {
 
     /// One member has synced.
     pub(super) fn synced(&mut self, index: usize, done: Done) {
+        let who = self.source.who(index);
         let member = &mut self.source.members[index];
         member.syncing = None;
         match done.result {
@@ -143,7 +144,7 @@ impl Volume {
                 } else {
                     "nothing was written that it could lose; the next flush tries again"
                 };
-                self.note(|| format!("member {index}: sync: {problem}; {so}"));
+                self.note(|| format!("{who}: sync: {problem}; {so}"));
             }
         }
         self.syncs.left -= 1;

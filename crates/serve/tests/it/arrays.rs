@@ -436,6 +436,62 @@ fn every_member_of_every_level_is_lost_in_turn_and_the_bytes_are_the_same() {
 }
 
 #[test]
+fn a_member_from_a_backup_one_start_old_is_refused_on_every_level() {
+    for (layout, count) in [("raid0:64K", 2), ("raid1:16K", 2), ("raid5:16K", 3), ("raid10:16K", 4)] {
+        for lost in 0..count {
+            let folder = tempfile::tempdir().expect("a folder");
+            let dir = folder.path();
+            let paths = members(dir, count);
+            let options = if layout.starts_with("raid0") {
+                make(layout, &paths, false).expect("made");
+                options(dir, &paths)
+            } else {
+                make_journalled(dir, layout, &paths);
+                journalled(dir, &paths)
+            };
+            let backup = std::fs::read(&paths[lost]).expect("read");
+            let server = Running::start(&options);
+            let mut client = Client::connect(&server.socket, true);
+            assert_eq!((client.write(0, &[7; 1 << 19], 0), client.flush()), (0, 0));
+            drop(client);
+            server.stop();
+            std::fs::write(&paths[lost], &backup).expect("put back");
+            let why = Server::bind(&options).err().expect("stale").to_string();
+            let says = "as it was at generation 1, and the others have gone on without it (generation 2)";
+            assert!(why.contains(says), "{layout}, {lost}: {why}");
+            let told = status(&paths).expect("told");
+            assert_eq!((told.whole, told.members[lost].state), (false, State::Stale), "{layout}: {told:?}");
+            assert_eq!(usize::from(told.members_in), count - 1, "{layout}: {told:?}");
+        }
+    }
+}
+
+#[test]
+fn a_member_that_missed_what_was_written_degraded_is_refused_with_the_journal_that_was_used() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    let paths = members(dir, 2);
+    make_journalled(dir, "raid1:16K", &paths);
+    let degraded = |at: usize, read_only| {
+        let mut options = journalled(dir, &paths[at..=at]);
+        (options.exports[0].degraded, options.exports[0].read_only) = (true, read_only);
+        options
+    };
+    let server = Running::start(&degraded(1, false));
+    let mut client = Client::connect(&server.socket, true);
+    assert_eq!((client.write(0, &[7; 1 << 19], 0), client.flush()), (0, 0));
+    drop(client);
+    server.stop();
+    for read_only in [false, true] {
+        let why = Server::bind(&degraded(0, read_only)).err().expect("refused").to_string();
+        assert!(why.contains("member 0 is as it was at generation 1"), "{why}");
+        assert!(why.contains("used without it since") && why.contains("forerun ctl rebuild"), "{why}");
+    }
+    let server = Running::start(&degraded(1, true));
+    assert!(Client::connect(&server.socket, true).read(0, 1 << 19).data == [7; 1 << 19]);
+}
+
+#[test]
 fn a_journal_of_another_array_or_time_is_refused_and_so_is_none() {
     let folder = tempfile::tempdir().expect("a folder");
     let dir = folder.path();
@@ -471,6 +527,61 @@ fn a_journal_of_another_array_or_time_is_refused_and_so_is_none() {
     over.exports[0].journal = Some(JournalOptions { path: dir.join("j"), new: Some(16 << 20) });
     let why = Server::bind(&over).err().expect("taken").to_string();
     assert!(why.contains("it is the journal of array"), "{why}");
+}
+
+#[test]
+fn a_journal_that_is_missing_cut_or_something_else_is_refused_with_its_name_and_what_to_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    let paths = members(dir, 3);
+    make_journalled(dir, "raid5:16K", &paths);
+    let with = |journal: &Path, read_only| {
+        let mut options = journalled(dir, &paths);
+        options.exports[0].journal = Some(JournalOptions { path: journal.into(), new: None });
+        options.exports[0].read_only = read_only;
+        Server::bind(&options).err().expect("refused").to_string()
+    };
+    let (other, short) = (dir.join("other"), dir.join("short"));
+    std::fs::write(&other, vec![3; 1 << 20]).expect("written");
+    std::fs::write(&short, vec![3; 5000]).expect("written");
+    for read_only in [false, true] {
+        for (journal, says) in [
+            (dir.join("nowhere"), "there is no such file: give the journal that the array was made with"),
+            (paths[0].clone(), "it is a member of the array"),
+            (other.clone(), "it is no journal: give the journal"),
+            (short.clone(), "it is no journal, or was cut"),
+        ] {
+            let why = with(&journal, read_only);
+            let name = journal.display().to_string();
+            assert!(why.contains(says) && why.contains(&name), "{why}");
+            assert!(!why.contains("--journal-new") && !why.contains("--over"), "{why}");
+        }
+    }
+}
+
+#[test]
+fn a_member_that_was_cut_is_not_in_and_what_to_do_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    let paths = members(dir, 3);
+    make_journalled(dir, "raid5:16K", &paths);
+    let cut =
+        |path| File::options().write(true).open(path).and_then(|file| file.set_len(1 << 20)).expect("cut");
+    cut(&paths[1]);
+    let told = status(&paths).expect("told");
+    assert_eq!((told.whole, told.members_in, told.members[1].state), (false, 2, State::Cut), "{told:?}");
+    assert!(told.members[1].why.contains("--degraded goes on without it"), "{told:?}");
+    let why = Server::bind(&journalled(dir, &paths)).err().expect("cut").to_string();
+    assert!(why.contains("m1: it was cut") && why.contains("--degraded goes on without it"), "{why}");
+    let why = Server::bind(&journalled(dir, &paths[..1])).err().expect("too few").to_string();
+    assert!(why.contains("lacks members 1, 2 of its 3"), "{why}");
+    let others = dir.join("others");
+    std::fs::create_dir(&others).expect("made");
+    let paths = members(&others, 2);
+    make("raid0:64K", &paths, false).expect("made");
+    cut(&paths[1]);
+    let told = status(&paths).expect("told");
+    assert!(!told.whole && told.members[1].why.contains("give back what was cut"), "{told:?}");
 }
 
 #[test]

@@ -161,6 +161,35 @@ fn a_journal_that_is_missing_foreign_used_or_wrongly_asked_for_is_refused_with_i
 }
 
 #[test]
+fn a_journal_that_loses_its_name_while_it_is_served_is_noticed_and_what_it_held_goes_home() {
+    let replaced =
+        |path: &Path, new: &Path| std::fs::copy(path, new).and_then(|_| std::fs::rename(new, path));
+    for (loses, says) in [(false, "another file took its place"), (true, "it was removed or renamed")] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, _) = image(folder.path(), SIZE);
+        let journal = folder.path().join("journal");
+        let server = Running::start(&back(&path, folder.path(), true));
+        let mut client = Client::connect(&server.socket, true);
+        assert_eq!((client.write(1 << 20, &[7; 4096], 0), client.flush()), (0, 0));
+        let done = if loses {
+            std::fs::remove_file(&journal)
+        } else {
+            replaced(&journal, &folder.path().join("new"))
+        };
+        done.expect("its folder is ours");
+        let begin = Instant::now();
+        while client.flush() == 0 {
+            assert!(begin.elapsed() < PATIENCE, "it is noticed in the end");
+        }
+        drop(client);
+        let (_, said) = server.stop();
+        assert!(said.iter().any(|line| line.contains("journal") && line.contains(says)), "{said:?}");
+        let home = std::fs::read(&path).expect("read")[1 << 20..(1 << 20) + 4096] == [7; 4096];
+        assert!(home, "what was acknowledged is where it belongs");
+    }
+}
+
+#[test]
 fn a_device_that_says_who_it_is_is_bound_by_that() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, _) = image(folder.path(), 8 << 20);

@@ -33,7 +33,8 @@ fn server(names: &[&str]) -> (TempDir, Running, PathBuf, Vec<u8>) {
 }
 
 fn set(control: &Path, export: Option<&str>, key: &str, value: &str) -> Result<Value, String> {
-    let request = Order::Set { export: export.map(str::to_owned), key: key.into(), value: value.into() };
+    let request =
+        Order::Set { export: export.map(str::to_owned), key: key.into(), value: value.into(), trial: None };
     ask(control, &request).map_err(|problem| problem.to_string())
 }
 
@@ -43,6 +44,34 @@ fn stats(control: &Path) -> Stats {
 
 fn exports(control: &Path) -> Vec<ExportState> {
     serde_json::from_value(ask(control, &Order::Exports).expect("answered")).expect("exports")
+}
+
+#[test]
+fn one_scheme_is_tried_at_once_and_whoever_sets_one_ends_the_trial() {
+    let (_folder, server, control, _) = server(&[""]);
+    let ask = |order: &Order| ask(&control, order).map_err(|problem| problem.to_string());
+    let trial = |number, seconds| Order::Trial { export: None, number, scheme: "strip".into(), seconds };
+    let turn = |number, scheme: &str| {
+        let (key, value) = ("scheme".into(), scheme.into());
+        ask(&Order::Set { export: None, key, value, trial: Some(number) })
+    };
+    ask(&trial(1, 600)).expect("nobody tries one");
+    let why = ask(&trial(2, 600)).expect_err("one is tried");
+    assert!(why.contains("strip is being tried already") && why.contains("forerun ctl set scheme"), "{why}");
+    turn(1, "strip").expect("its turn");
+    assert!(turn(2, "none").expect_err("no trial").contains("the trial is void"));
+    // The end of one that never began ends no other.
+    ask(&trial(2, 0)).expect("nothing to end");
+    turn(1, "none").expect("it goes on");
+    set(&control, None, "scheme", "grain+msp").expect("set");
+    assert!(turn(1, "none").expect_err("void").contains("that scheme stays"));
+    assert_eq!(exports(&control)[0].scheme, "grain+msp");
+    // Whoever tries one and goes is waited for no longer than was said.
+    ask(&trial(3, 600)).expect("none is left");
+    ask(&trial(3, 0)).expect("over");
+    ask(&trial(4, 600)).expect("none is left");
+    let (_, said) = server.stop();
+    assert!(said.iter().any(|line| line.contains("the trial of strip is over")), "{said:?}");
 }
 
 #[test]

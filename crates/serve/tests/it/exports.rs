@@ -1,6 +1,6 @@
 //! Several exports of one server: names, each with bytes, scheme and cache of its own, and one budget for all.
 
-use super::client::{Client, Running, mix};
+use super::client::{Client, Running, image, mix};
 use forerun_serve::Server;
 use forerun_serve::nbd::handshake::option_bytes;
 use forerun_serve::options::{ExportOptions, Options};
@@ -171,4 +171,18 @@ fn names_that_cannot_be_told_apart_are_refused() {
     bad.exports[1].scheme = "clever".into();
     let problem = Server::bind(&bad).err().expect("refused").to_string();
     assert!(problem.contains("(export \"b\")"), "{problem}");
+}
+
+#[test]
+fn two_exports_of_one_file_are_named_and_two_that_only_read_are_served() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, _) = image(folder.path(), 1 << 20);
+    let mut options = Options::over("", folder.path().join("s"));
+    options.exports = ["one", "other"].map(|name| ExportOptions::over(name, &path)).to_vec();
+    let why = Server::bind(&options).err().expect("refused").to_string();
+    assert!(why.contains("exports \"one\" and \"other\" are both of"), "{why}");
+    options.exports[0].read_only = true;
+    assert!(Server::bind(&options).err().expect("one writes").to_string().contains("are both of"));
+    options.exports[1].read_only = true;
+    drop(Server::bind(&options).expect("nobody writes"));
 }

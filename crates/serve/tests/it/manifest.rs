@@ -99,7 +99,7 @@ fn what_one_start_read_is_there_at_the_next_before_anybody_asks_and_the_log_repl
     options.exports[0].log_inputs = Some(log.clone());
     let (server, told) = start(&options);
     let line = end(&told);
-    assert!(line.contains("1 MiB were read ahead: all of it was asked for"), "{line}");
+    assert!(line.contains("1 MiB were read ahead: that is all of it"), "{line}");
     setup.read(&server);
     let (metrics, _) = server.stop();
     assert_eq!((metrics.engine.program.misses, metrics.errors), (0, 0), "{metrics:?}");

@@ -17,6 +17,7 @@ use forerun_study::html::{Times, esc, page, table};
 use forerun_study::human::{self, float};
 use serde::Serialize;
 use std::fmt::Write as _;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +28,8 @@ const PAIR_SECONDS: f64 = 10.0;
 const PAIRS: (usize, usize) = (2, student::VALUES_MAX);
 /// Reads that a turn needs to say anything.
 const READS_LEAST: u64 = 10;
+/// How much longer than a trial a server waits for its end.
+const GRACE: Duration = Duration::from_secs(60);
 /// How often it is looked whether somebody has had enough.
 const NAP: Duration = Duration::from_millis(50);
 
@@ -146,13 +149,29 @@ pub(super) struct Server<'a> {
     pub(super) export: String,
     /// The scheme that there was.
     pub(super) before: String,
+    /// Of this trial.
+    number: u64,
     stop: Arc<AtomicBool>,
 }
 
+impl Drop for Server<'_> {
+    fn drop(&mut self) {
+        // Where it does not answer, it ends by itself.
+        let _ = ask(self.control, &self.trial("", Duration::ZERO));
+    }
+}
+
 impl Server<'_> {
+    /// That this trial goes on for so long; not at all ends it.
+    fn trial(&self, scheme: &str, long: Duration) -> Order {
+        let (export, number) = (Some(self.export.clone()), self.number);
+        Order::Trial { export, number, scheme: scheme.into(), seconds: long.as_secs() }
+    }
+
     pub(super) fn set(&self, scheme: &str) -> Result<(), CliError> {
         let export = Some(self.export.clone());
-        let request = Order::Set { export, key: "scheme".into(), value: scheme.into() };
+        let trial = Some(self.number);
+        let request = Order::Set { export, key: "scheme".into(), value: scheme.into(), trial };
         ask(self.control, &request).map(drop).map_err(refused)
     }
 
@@ -217,7 +236,10 @@ pub(super) fn begin<'a>(control: &'a Path, args: &TryArgs) -> Result<Server<'a>,
     let export = export.ok_or_else(|| CliError::failure("ctl", "the export is gone"))?;
     let stop =
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
-    Ok(Server { control, export: export.name, before: export.scheme, stop })
+    let number = RandomState::new().build_hasher().finish();
+    let server = Server { control, export: export.name, before: export.scheme, number, stop };
+    ask(control, &server.trial(&args.scheme, args.long + GRACE)).map_err(refused)?;
+    Ok(server)
 }
 
 /// Tries it in turns. Returns what is printed.

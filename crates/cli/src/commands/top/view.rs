@@ -469,7 +469,12 @@ pub(super) fn text(figures: &Figures) -> String {
         let without = without(export).map(|without| without.words());
         let back = export.write_back.as_ref().map(back_words);
         let array = export.raid.as_ref().map(|array| array_parts(array).join("; "));
-        for words in without.into_iter().chain(back).chain(array).chain(export.warnings.iter().cloned()) {
+        let failed = export
+            .changed
+            .iter()
+            .map(|why| format!("{why}: it answers with errors only; start the server anew"));
+        let warnings = export.warnings.iter().cloned();
+        for words in failed.chain(without).chain(back).chain(array).chain(warnings) {
             out.push_str(&format!("  {words}\n"));
         }
         for turn in export.decisions.iter().rev().take(DECISIONS_MAX) {
@@ -736,7 +741,10 @@ mod tests {
 
     #[test]
     fn once_prints_the_sums_of_every_export() {
-        let text = text(&figures(2));
+        let mut two = figures(2);
+        two.exports[0].changed = Some("disk.img: its size has changed while it was served".into());
+        let text = text(&two);
+        assert!(text.contains("served: it answers with errors only; start the server anew"), "{text}");
         assert!(text.contains("read 200 KiB in 200 requests: cache 0.0%, prefetch 75.0%"), "{text}");
         assert!(!text.contains("without prefetching"), "no auto");
         assert!(text.contains("\nother: ") && text.contains("asp off, 1.00 s ago"), "{text}");

@@ -61,7 +61,7 @@ fn about(ring: u64) -> Super {
 fn record(generation: u64, seq: u64, synced: u64, blocks: &[(u64, u8)]) -> Vec<u8> {
     let payload: Vec<u8> = blocks.iter().flat_map(|&(_, byte)| [byte; BLOCK]).collect();
     let spans = blocks.iter().map(|&(first, _)| Span { first, blocks: 1 }).collect();
-    let header = Header { generation, seq, synced, sum: sum(&payload), spans };
+    let header = Header { generation, seq, synced, sum: sum(&payload), epoch: 0, spans };
     let mut bytes = header.encode().to_vec();
     bytes.extend(payload);
     bytes
@@ -261,4 +261,11 @@ fn whatever_bytes_there_are_nothing_panics() {
             drop(scan(&mut image, &opened));
         }
     }
+}
+
+#[test]
+fn a_record_says_the_epoch_in_which_it_was_written() {
+    let spans = vec![Span { first: 1, blocks: 2 }];
+    let header = Header { generation: 1, seq: 2, synced: 1, sum: 3, epoch: 4, spans };
+    assert_eq!(Header::decode(&header.encode()), Some(header));
 }

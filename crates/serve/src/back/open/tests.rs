@@ -55,7 +55,8 @@ impl Rig {
     fn record(&self, about: &Super, block: u64, byte: u8) {
         let payload = [byte; BLOCK];
         let spans = vec![Span { first: block, blocks: 1 }];
-        let header = Header { generation: about.generation, seq: 1, synced: 0, sum: sum(&payload), spans };
+        let header =
+            Header { generation: about.generation, seq: 1, synced: 0, sum: sum(&payload), epoch: 0, spans };
         let mut journal = Plain(&self.journal);
         journal.write(SUPERS, &header.encode()[..]).expect("written");
         journal.write(SUPERS + 1, &payload).expect("written");
@@ -177,7 +178,8 @@ fn a_journal_that_lost_what_was_safe_is_refused_and_what_stands_before_goes_home
     rig.record(&about, 40, 7);
     let payload = [9; BLOCK];
     let spans = vec![Span { first: 41, blocks: 1 }];
-    let header = Header { generation: about.generation, seq: 3, synced: 2, sum: sum(&payload), spans };
+    let header =
+        Header { generation: about.generation, seq: 3, synced: 2, sum: sum(&payload), epoch: 0, spans };
     Plain(&rig.journal).write(SUPERS + 8, &header.encode()[..]).expect("written");
     let why = rig.refused(false);
     assert!(why.contains("record 2 was safe") && why.contains("--force"), "{why}");

@@ -115,6 +115,7 @@ impl Members {
                 journal: id,
                 journal_generation: 1,
                 rebuilding: None,
+                stands: true,
             };
             disk.write(head.place(), &head.encode()[..]).and_then(|()| disk.sync()).expect("memory");
             wires.push(Wire::new(disk, poll()));
@@ -181,7 +182,7 @@ impl Members {
         let (journal, about) = (Box::new(self.journal.clone()), (about, Mark::none()));
         let back = WriteBack::new(Box::new(flat), journal, Paths::default(), all, about, self.limits);
         let mut back = back.expect("memory");
-        back.over_members();
+        back.over_members(self.standing.epoch());
         let raid = Raid::new(self.array, all, back, self.standing.clone(), MEMORY);
         let mut raid = raid.expect("memory");
         let usual = self.mood == Mood::Usual;
@@ -311,6 +312,9 @@ impl Members {
             let there = !drop.contains(Member(at as u16)) && !self.gone.contains(Member(at as u16));
             members.push(there.then(|| image(wire, draw)).filter(is_member));
         }
+        if draw.one_in(3) {
+            self.apart(|wire| image(wire, draw), |image| check(image, power))?;
+        }
         let mut journal = image(&self.journal, draw);
         if draw.one_in(6) {
             self.cut_start(&mut journal, &mut members, draw);
@@ -328,6 +332,28 @@ impl Members {
         }
         let found = self.found(&members, &out, rebuilding).map_err(why)?;
         check(&found).map_err(why)
+    }
+
+    /// A start with those alone that the others went on without: either it is refused, or what they lack is on the journal.
+    fn apart(
+        &self,
+        mut image: impl FnMut(&Wire) -> Disk,
+        check: impl Fn(&[u8]) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let out = self.standing.out();
+        let others: DiskSet =
+            (0..self.wires.len() as u16).map(Member).filter(|&disk| !out.contains(disk)).collect();
+        if !self.array.bears(&others) {
+            return Ok(());
+        }
+        let mut members: Vec<Option<Disk>> = Vec::new();
+        for (at, wire) in self.wires.iter().enumerate() {
+            members.push(out.contains(Member(at as u16)).then(|| image(wire)).filter(is_member));
+        }
+        let mut journal = image(&self.journal);
+        let Ok(started) = start(&self.array, &mut members, &mut journal, 1, BASE) else { return Ok(()) };
+        let found = self.found(&members, &started.out, started.rebuilding);
+        found.and_then(|image| check(&image)).map_err(|why| format!("{out:?} without the others: {why}"))
     }
 
     /// A start that is to write nothing: either it is refused, since the journal holds something, or members have everything as they are.

@@ -70,6 +70,9 @@ struct Model {
     /// Data of reads by cookie as it came, by offset.
     data: BTreeMap<u64, Vec<(u64, Vec<u8>)>>,
     heard: Vec<u8>,
+    /// Bytes that the client has sent, and by cookie those behind which all data of a write was.
+    sent: usize,
+    ends: BTreeMap<u64, usize>,
 }
 
 impl Model {
@@ -125,6 +128,8 @@ impl Model {
     /// A request is answered: a good READ brought all its bytes, each where it belongs.
     fn close(&mut self, cookie: u64, good: bool) {
         let request = self.open.remove(&cookie).expect("answered once");
+        let data_sent = self.ends.get(&cookie).is_none_or(|&end| end <= self.sent);
+        assert!(data_sent, "no write is answered before its data is here: {request:?}");
         let data = self.data.remove(&cookie).unwrap_or_default();
         let legal = request.length > 0 && request.offset + u64::from(request.length) <= SIZE;
         let legal = legal && (self.structured || request.command != Command::BlockStatus);
@@ -187,7 +192,7 @@ impl Run {
             wire.extend(option_bytes(10, &allocation));
         }
         wire.extend(option_bytes(7, &[0; 6]));
-        let mut open = BTreeMap::new();
+        let (mut open, mut ends) = (BTreeMap::new(), BTreeMap::new());
         for cookie in 1..=rng.below(40) as u64 {
             let command = [
                 Command::Read,
@@ -215,6 +220,7 @@ impl Run {
             wire.extend(request_bytes(&request));
             if command == Command::Write {
                 wire.extend((0..length as usize).map(|n| written(cookie, n)));
+                ends.insert(cookie, wire.len());
             }
             open.insert(cookie, request);
         }
@@ -225,7 +231,8 @@ impl Run {
             size: SIZE,
             flags: export_flags(false, false) | export::ZEROES,
         }];
-        let model = Model { structured, open, data: BTreeMap::new(), heard: Vec::new() };
+        let (data, heard) = (BTreeMap::new(), Vec::new());
+        let model = Model { structured, open, data, heard, sent: 0, ends };
         let credit = Credit::new([4096, 300][rng.below(2)], 1 + rng.below(4) as u64);
         Self {
             rng,
@@ -267,6 +274,7 @@ impl Run {
             }
         };
         self.received += took;
+        self.model.sent = self.received;
         self.session.received(took);
     }
 

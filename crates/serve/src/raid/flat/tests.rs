@@ -72,6 +72,7 @@ fn one_of_three() -> (Flat, Held, Standing) {
         journal: 1,
         journal_generation: 1,
         rebuilding: None,
+        stands: true,
     };
     let ways = Ways {
         paths: vec![Files::default(); 3],
