@@ -143,14 +143,6 @@ fn flow(text: &str) -> String {
     out
 }
 
-/// Refuses a `--` behind which no command stands: what was to stand there was an empty variable, and what is done without a command is another thing.
-pub(crate) fn check_dashes(command: &[std::ffi::OsString], place: &str) -> Result<(), CliError> {
-    if command.is_empty() && std::env::args_os().next_back().is_some_and(|last| last == "--") {
-        return Err(CliError::usage(place, "no command stands behind --", "name one, or leave -- out"));
-    }
-    Ok(())
-}
-
 /// Prints help and version as clap does, and every misuse as our one line; returns the exit code.
 pub(crate) fn report_problem(problem: &clap::Error) -> ExitCode {
     if !problem.use_stderr() {

@@ -28,13 +28,16 @@ use crate::volumes::{self, Volume, Volumes};
 use forerun_manifest::{File, Manifest, Run, Stale};
 use forerun_trace::assemble::FileId;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use unread::Troubles;
+
+mod unread;
+
+pub use unread::Unread;
 
 /// Pages that may be issued and untouched: 32 MiB.
 pub const AHEAD_PAGES: u64 = 8_192;
@@ -142,7 +145,7 @@ struct Shared {
     here: AtomicU64,
     paced: AtomicBool,
     pacing: Pacing,
-    trouble: Mutex<Option<Unread>>,
+    troubles: Troubles,
     /// Pages that the memory of the cgroup allows in flight, or issued and unread.
     window: u64,
     /// Less, where memory is short.
@@ -188,18 +191,6 @@ impl Replayed {
     pub fn stale_files(&self) -> u64 {
         self.stale.iter().sum()
     }
-}
-
-/// What a device did not read.
-#[derive(Debug, thiserror::Error)]
-#[error("{path}: {source}")]
-pub struct Unread {
-    /// The first file.
-    pub path: PathBuf,
-    /// What the system said.
-    pub source: io::Error,
-    /// Pages of requests that failed, of all files.
-    pub pages: u64,
 }
 
 /// Cuts a run into requests.
@@ -410,7 +401,7 @@ impl Shared {
             here: AtomicU64::new(0),
             paced: AtomicBool::new(false),
             pacing,
-            trouble: Mutex::default(),
+            troubles: Troubles::default(),
             window: budget.window,
             gate: Arc::clone(&budget.gate),
             bill: budget.bill.clone(),
@@ -520,11 +511,7 @@ impl Shared {
         if let Err(problem) = read
             && self.pacing == Pacing::Off
         {
-            let name = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-            let path = std::fs::read_link(name).unwrap_or_default();
-            let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-            let trouble = trouble.get_or_insert(Unread { path, source: problem.into(), pages: 0 });
-            trouble.pages += part.end - part.first;
+            self.troubles.note(file, part.end - part.first, problem.into());
         }
         read.is_ok()
     }
@@ -773,7 +760,7 @@ pub fn replay(
     }
     replay.stop();
     replay.finish();
-    let trouble = replay.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let trouble = replay.shared.troubles.take();
     let mut done = replay.sums();
     // What was asked for and did not come is not loaded; what was there before and cannot be read did not count.
     done.pages = done.pages.saturating_sub(trouble.as_ref().map_or(0, |unread| unread.pages));

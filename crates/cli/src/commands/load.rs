@@ -64,7 +64,7 @@ fn bytes(pages: u64) -> String {
 
 /// Runs it.
 pub(crate) fn run(args: &LoadArgs, ui: &Ui) -> Result<(), CliError> {
-    crate::args::check_dashes(&args.command, "load")?;
+    watch::check_dashes(&args.command, "load")?;
     let default = if args.command.is_empty() { memory::available() / 2 } else { u64::MAX };
     let budget = args.budget.unwrap_or(default) / PAGE;
     let files = load::files(&args.files, budget).map_err(|problem| CliError::failure("load", problem))?;

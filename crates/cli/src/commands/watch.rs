@@ -160,6 +160,14 @@ pub(crate) fn problem(place: &str, error: FollowError) -> CliError {
     }
 }
 
+/// Refuses a `--` behind which no command stands: what was to stand there was an empty variable, and what is done without a command is another thing.
+pub(crate) fn check_dashes(command: &[OsString], place: &str) -> Result<(), CliError> {
+    if command.is_empty() && std::env::args_os().next_back().is_some_and(|last| last == "--") {
+        return Err(CliError::usage(place, "no command stands behind --", "name one, or leave -- out"));
+    }
+    Ok(())
+}
+
 /// Runs it.
 pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
     if args.check {

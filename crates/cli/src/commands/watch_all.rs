@@ -117,7 +117,7 @@ struct SumsJson {
 
 /// Watches until a signal ends it.
 pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
-    crate::args::check_dashes(&[], "watch")?;
+    super::watch::check_dashes(&[], "watch")?;
     let stop =
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
     let outputs = [("--record", args.record.as_deref()), ("--log-inputs", args.log_inputs.as_deref())];
