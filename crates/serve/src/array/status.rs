@@ -1,6 +1,6 @@
 //! What members say of their array, without using it: nothing is locked and nothing written, so it may be served meanwhile.
 
-use super::assemble::{Wrong, judge};
+use super::assemble::{Judgement, Wrong, judge};
 use super::members::{read, refuse_far, unread, was_cut, wrong};
 use super::superblock::Superblock;
 use crate::error::ServeError;
@@ -76,6 +76,35 @@ fn rebuilt(array: &Superblock, upto: u64) -> String {
     )
 }
 
+/// A member by what was judged of its superblock, and by why it is cut, if it is.
+fn judged_member(
+    at: usize,
+    one: &Superblock,
+    cut: Option<String>,
+    judged: &Judgement,
+    of: &[PathBuf],
+) -> Member {
+    let bad = judged.wrong[at];
+    let cut = cut.filter(|_| bad.is_none());
+    let rebuilding = judged.rebuilding.filter(|now| now.member == one.index && bad.is_none());
+    let state = match bad {
+        None if cut.is_some() => State::Cut,
+        None if rebuilding.is_some() => State::Rebuilding,
+        None => State::In,
+        Some(Wrong::Stale(_) | Wrong::Apart(_) | Wrong::Part) => State::Stale,
+        Some(Wrong::Foreign) => State::Foreign,
+        Some(Wrong::Twice(_)) => State::Twice,
+    };
+    let why = match (cut, bad, rebuilding) {
+        (Some(cut), ..) => cut,
+        (None, Some(bad), _) => wrong(bad, one, &judged.newest, of),
+        (None, None, Some(now)) => rebuilt(&judged.newest, now.upto),
+        (None, None, None) => String::new(),
+    };
+    let generation = Some(one.epoch.generation);
+    Member { path: Some(of[at].clone()), index: Some(one.index), state, generation, why }
+}
+
 /// Asks members what they are.
 ///
 /// # Errors
@@ -106,29 +135,8 @@ pub fn status(paths: &[PathBuf]) -> Result<Status, ServeError> {
         return Ok(Status { id, array, size: 0, members_in: 0, members_all: 0, whole: false, members });
     };
     let spec: ArraySpec = judged.newest.spec;
-    for (((one, bad), path), cut) in own.iter().zip(&judged.wrong).zip(&of).zip(cut) {
-        let cut = cut.filter(|_| bad.is_none());
-        let rebuilding = judged.rebuilding.filter(|now| now.member == one.index && bad.is_none());
-        let state = match bad {
-            None if cut.is_some() => State::Cut,
-            None if rebuilding.is_some() => State::Rebuilding,
-            None => State::In,
-            Some(Wrong::Stale(_) | Wrong::Apart(_) | Wrong::Part) => State::Stale,
-            Some(Wrong::Foreign) => State::Foreign,
-            Some(Wrong::Twice(_)) => State::Twice,
-        };
-        members.push(Member {
-            path: Some(path.clone()),
-            index: Some(one.index),
-            state,
-            generation: Some(one.epoch.generation),
-            why: match (bad, rebuilding) {
-                _ if cut.is_some() => cut.unwrap_or_default(),
-                (Some(bad), _) => wrong(*bad, one, &judged.newest, &of),
-                (None, Some(now)) => rebuilt(&judged.newest, now.upto),
-                (None, None) => String::new(),
-            },
-        });
+    for (at, cut) in cut.into_iter().enumerate() {
+        members.push(judged_member(at, &own[at], cut, &judged, &of));
     }
     for Disk(index) in judged.missing.iter() {
         let given = |member: &Member| {

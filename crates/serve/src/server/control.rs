@@ -202,12 +202,7 @@ impl Server {
             }
             Order::Set { export, key, value, trial } => {
                 let export = self.the_export(export.as_deref())?;
-                trial.map_or(Ok(()), |trial| self.served[export].goes_on(trial))?;
-                self.set_scheme(export, &key, &value)?;
-                if trial.is_none() {
-                    self.served[export].end_trial();
-                }
-                Ok(json!(self.state(export)))
+                self.set(export, (&key, &value), trial)
             }
             Order::Trial { export, number, scheme, seconds } => {
                 let export = self.the_export(export.as_deref())?;
@@ -240,29 +235,46 @@ impl Server {
                 self.served[at].volume.order(order)?;
                 self.array_state(export.as_deref())
             }
-            Order::Drop { export } => {
-                let all = 0..self.served.len();
-                let wanted = match export {
-                    Some(name) => {
-                        let one = self.the_export(Some(&name))?;
-                        one..one + 1
-                    }
-                    None => all,
-                };
-                let taken = |server: &Self| -> u64 {
-                    wanted.clone().map(|at| server.served[at].volume.engine().cache().slots.taken()).sum()
-                };
-                let before = taken(self);
-                for at in wanted.clone() {
-                    self.served[at].volume.change(Change::Drop);
-                }
-                Ok(json!({ "dropped_blocks": before.saturating_sub(taken(self)) }))
-            }
+            Order::Drop { export } => self.drop_kept(export.as_deref()),
             Order::Stop => {
                 self.begin_stop(now);
                 Ok(Value::Null)
             }
         }
+    }
+
+    /// Sets the scheme of an export or a parameter of it; a trial does so as long as it goes on, and whoever else does ends it.
+    fn set(
+        &mut self,
+        export: usize,
+        (key, value): (&str, &str),
+        trial: Option<u64>,
+    ) -> Result<Value, String> {
+        trial.map_or(Ok(()), |trial| self.served[export].goes_on(trial))?;
+        self.set_scheme(export, key, value)?;
+        if trial.is_none() {
+            self.served[export].end_trial();
+        }
+        Ok(json!(self.state(export)))
+    }
+
+    /// Empties the cache of an export, or of all.
+    fn drop_kept(&mut self, export: Option<&str>) -> Result<Value, String> {
+        let wanted = match export {
+            Some(name) => {
+                let one = self.the_export(Some(name))?;
+                one..one + 1
+            }
+            None => 0..self.served.len(),
+        };
+        let taken = |server: &Self| -> u64 {
+            wanted.clone().map(|at| server.served[at].volume.engine().cache().slots.taken()).sum()
+        };
+        let before = taken(self);
+        for at in wanted.clone() {
+            self.served[at].volume.change(Change::Drop);
+        }
+        Ok(json!({ "dropped_blocks": before.saturating_sub(taken(self)) }))
     }
 
     fn the_export(&self, name: Option<&str>) -> Result<usize, String> {
