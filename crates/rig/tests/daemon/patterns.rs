@@ -81,9 +81,28 @@ fn a_command_that_strides_through_a_mapped_file_is_read_ahead_of_on_its_first_ru
 
 #[test]
 fn who_strides_through_a_mapped_file_beside_the_daemon_is_read_ahead_of() {
-    let Some(rig) = Rig::new("net", 96) else { return };
+    beside_the_daemon(Rig::new("net", 96), MAPPED, 11, |said, sums| {
+        let is_on = said.iter().any(|said| matches!(said, What::On { reverse: false, step: 64, .. }));
+        let is_over = said.iter().any(|said| matches!(said, What::Over { percent: 200.., .. }));
+        is_on && is_over && sums.patterns.used * 10 > sums.patterns.pages * 8
+    });
+}
+
+#[test]
+fn a_file_that_is_read_backwards_is_read_ahead_of_on_its_first_run() {
+    strides(Rig::new("net", 96), true, 4);
+}
+
+/// A reader of a mapped file, alone and beside the daemon, until what is said of it is as it should be; with fewer than so many tenths of the bytes.
+fn beside_the_daemon(
+    rig: Option<Rig>,
+    script: &str,
+    tenths: u64,
+    is_helped: impl Fn(&[What], &Sums) -> bool,
+) {
+    let Some(rig) = rig else { return };
     let file = rig.text("mount/big");
-    let reader = || Command::new("python3").args(["-c", MAPPED, &file]).spawn();
+    let reader = || Command::new("python3").args(["-c", script, &file]).spawn();
     let Ok(mut alone) = reader() else { return eprintln!("skipped: needs python3") };
     assert!(alone.wait().expect("it ends").success());
     let without = rig.bytes();
@@ -96,10 +115,8 @@ fn who_strides_through_a_mapped_file_beside_the_daemon_is_read_ahead_of() {
         assert!(reader().expect("as before").wait().expect("it ends").success());
         let (said, sums) = watch.patterns();
         let with = rig.bytes() - before;
-        assert!(with * 10 < without * 11, "{with} of {without}: {said:?}");
-        let is_on = said.iter().any(|said| matches!(said, What::On { reverse: false, step: 64, .. }));
-        let is_over = said.iter().any(|said| matches!(said, What::Over { percent: 200.., .. }));
-        if is_on && is_over && sums.patterns.used * 10 > sums.patterns.pages * 8 {
+        assert!(with * 10 < without * tenths, "{with} of {without}: {said:?}");
+        if is_helped(&said, &sums) {
             return;
         }
         turns.push((said, sums));
@@ -107,36 +124,11 @@ fn who_strides_through_a_mapped_file_beside_the_daemon_is_read_ahead_of() {
     panic!("it is not read ahead of: {turns:?}");
 }
 
-#[test]
-fn a_file_that_is_read_backwards_is_read_ahead_of_on_its_first_run() {
-    strides(Rig::new("net", 96), true, 4);
-}
-
 /// A reader of a mapped file beside the daemon, MiB by MiB: each is read as a whole, but what is held out.
 pub(crate) fn dense(rig: Option<Rig>) {
-    let Some(rig) = rig else { return };
-    let file = rig.text("mount/big");
-    let reader = || Command::new("python3").args(["-c", DENSE, &file]).spawn();
-    let Ok(mut alone) = reader() else { return eprintln!("skipped: needs python3") };
-    assert!(alone.wait().expect("it ends").success());
-    let without = rig.bytes();
-    let mut turns = Vec::new();
-    // Where the machine is busy with something else a strip may take longer than the misses in it.
-    for _ in 0..TURNS_MAX {
-        rig.cold();
-        let before = rig.bytes();
-        let watch = rig.watch(false);
-        assert!(reader().expect("as before").wait().expect("it ends").success());
-        let (said, sums) = watch.patterns();
-        let with = rig.bytes() - before;
-        assert!(with * 10 < without * 12, "{with} of {without}: {said:?}");
-        let (on, dense) = (said.iter().any(|said| matches!(said, What::Dense { .. })), sums.dense);
-        if on && dense.strips > 16 && dense.held > 0 {
-            return;
-        }
-        turns.push((said, sums));
-    }
-    panic!("no strip is read as a whole: {turns:?}");
+    beside_the_daemon(rig, DENSE, 12, |said, Sums { dense, .. }| {
+        said.iter().any(|said| matches!(said, What::Dense { .. })) && dense.strips > 16 && dense.held > 0
+    });
 }
 
 #[test]
