@@ -369,6 +369,7 @@ pub(crate) fn program_path(program: &Path) -> Option<PathBuf> {
 fn start_command(argv: &[OsString]) -> Result<Child, RecordError> {
     let (program, arguments) = argv.split_first().ok_or(RecordError::NoCommand)?;
     signals::wait_for_children();
+    signals::keep_for_command();
     let started = match Command::new(program).args(arguments).spawn() {
         // A script without a first line that says for whom it is: execvp(3), and so every shell, gives it to the shell.
         Err(source) if source.raw_os_error() == Some(libc::ENOEXEC) => {

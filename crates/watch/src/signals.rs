@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SI
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::process::Child;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Once};
 
 /// The last signal to end that came; 0 = none.
@@ -19,6 +19,9 @@ static CAME: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
 /// The command that signals are passed on to; 0 = none.
 static COMMAND: AtomicI32 = AtomicI32::new(0);
+
+/// Signals that came before there was a command to pass them on to: bit 0 is signal 1.
+static WAITING: AtomicU64 = AtomicU64::new(0);
 
 /// Signals that are for the command.
 const PASSED_ON: [i32; 3] = [SIGQUIT, SIGUSR1, SIGUSR2];
@@ -29,17 +32,17 @@ pub(crate) fn wait_for_children() {
     unsafe { libc::signal(SIGCHLD, libc::SIG_DFL) };
 }
 
-/// From now on signals that ask a program for something other than its end go to this child, unless we are to ignore them. After it began:
-/// what we pass on would else be what it does not ignore.
-pub(crate) fn pass_on_to(child: &Child) {
+/// From now on signals that ask a program for something other than its end are for a command that is about to begin, unless we are to ignore
+/// them. It begins with what they do by default, as a handler does not outlive an exec.
+pub(crate) fn keep_for_command() {
     static ONCE: Once = Once::new();
-    COMMAND.store(child.id().cast_signed(), Ordering::Relaxed);
+    WAITING.store(0, Ordering::SeqCst);
     ONCE.call_once(|| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         for signal in PASSED_ON.into_iter().filter(|&signal| !is_ignored(&status, signal)) {
             // SAFETY: all zero is no flag, no mask and no handler, which are set below.
             let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-            action.sa_sigaction = pass_on as *const () as usize;
+            action.sa_sigaction = keep as *const () as usize;
             action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
             // SAFETY: the action outlives the call, and its handler takes what SA_SIGINFO gives it. Where the system refuses it, the signal does what it did.
             unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
@@ -47,20 +50,38 @@ pub(crate) fn pass_on_to(child: &Child) {
     });
 }
 
-/// Passes a signal on, unless a terminal gave it to the command as well.
-extern "C" fn pass_on(signal: libc::c_int, about: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    let command = COMMAND.load(Ordering::Relaxed);
+/// The command has begun: it gets what came since [`keep_for_command`], and what comes.
+pub(crate) fn pass_on_to(child: &Child) {
+    COMMAND.store(child.id().cast_signed(), Ordering::SeqCst);
+    pass_on_waiting();
+}
+
+/// Keeps a signal for the command, unless a terminal gave it to the command as well, and passes on what waits.
+extern "C" fn keep(signal: libc::c_int, about: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the kernel gives a handler of SA_SIGINFO what it is about, for as long as it runs.
     let is_of_terminal = unsafe { (*about).si_code == libc::SI_KERNEL };
-    if command > 0 && !is_of_terminal {
+    if !is_of_terminal {
+        WAITING.fetch_or(1 << (signal - 1), Ordering::SeqCst);
+        pass_on_waiting();
+    }
+}
+
+/// Gives the command what waits for it, if it has begun. Whoever writes the later of the two, its number or the signal, finds the other.
+fn pass_on_waiting() {
+    let command = COMMAND.load(Ordering::SeqCst);
+    if command <= 0 {
+        return;
+    }
+    let waiting = WAITING.swap(0, Ordering::SeqCst);
+    for signal in PASSED_ON.into_iter().filter(|signal| waiting >> (signal - 1) & 1 == 1) {
         // SAFETY: kill(2) may be called in a handler, and the number is that of a child that nobody has waited for.
         unsafe { libc::kill(command, signal) };
     }
 }
 
-/// The command has ended.
+/// The command has ended: what came too late for it is for nobody.
 pub(crate) fn pass_on_no_more() {
-    COMMAND.store(0, Ordering::Relaxed);
+    COMMAND.store(0, Ordering::SeqCst);
 }
 
 /// A flag for [`crate::record::RecordOptions::stop`] that the next signal to end sets.

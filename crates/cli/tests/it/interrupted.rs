@@ -1,7 +1,7 @@
 //! Ctrl-C on a command that runs under Forerun: the command ends, and its end is ours.
 
 use crate::skipped;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
@@ -25,13 +25,20 @@ fn ended(words: &[&str], script: &str, signal: &str, to_group: bool) -> Option<(
     let place = if to_group { format!("-{}", child.id()) } else { child.id().to_string() };
     let sent = Command::new("kill").args([&format!("-{signal}"), "--", &place]).status();
     assert!(sent.expect("kill").success());
-    std::io::copy(&mut out, &mut std::io::sink()).expect("read to its end");
-    let output = child.wait_with_output().expect("ours");
+    let code = child.wait().expect("ours").code();
+    // What a command that lost its parent would hold open for ever.
+    let _ = Command::new("kill")
+        .args(["-KILL", "--", &format!("-{}", child.id())])
+        .stderr(Stdio::null())
+        .status();
+    let code = code.unwrap_or_else(|| panic!("{words:?}: it was ended by a signal"));
+    let mut said = String::new();
+    child.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
     let left = std::fs::read_dir(folder.path()).expect("there").flatten();
     let left: Vec<_> = left.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     let left: Vec<_> = left.iter().filter(|name| name.starts_with("forerun-")).collect();
     assert!(left.is_empty(), "{words:?} left {left:?}");
-    Some((output.status.code()?, String::from_utf8_lossy(&output.stderr).into_owned()))
+    Some((code, said))
 }
 
 /// Each command that runs one of the user's, writing nothing outside its folder.
@@ -71,6 +78,15 @@ fn a_signal_to_forerun_alone_is_passed_on() {
         let words = ["trace", "record", "-o", "t.csv"];
         let Some((ended, said)) = ended(&words, STAYS, signal, false) else { return };
         assert_eq!(ended, code, "{said}");
+    }
+}
+
+#[test]
+fn a_signal_that_comes_as_the_command_begins_is_the_commands_too() {
+    let asks = "trap came=1 USR1; kill -USR1 $PPID; READY; until [ $came ]; do sleep 0.05; done; exit 5";
+    for _ in 0..10 {
+        let Some((ended, said)) = ended(&RUN_ONE[0], asks, "CONT", false) else { return };
+        assert_eq!(ended, 5, "{said}");
     }
 }
 
