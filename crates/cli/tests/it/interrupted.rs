@@ -85,7 +85,7 @@ fn a_signal_to_forerun_alone_is_passed_on() {
 fn a_signal_that_comes_as_the_command_begins_is_the_commands_too() {
     let asks = "trap came=1 USR1; kill -USR1 $PPID; READY; until [ $came ]; do sleep 0.05; done; exit 5";
     for _ in 0..10 {
-        let Some((ended, said)) = ended(&RUN_ONE[0], asks, "CONT", false) else { return };
+        let Some((ended, said)) = ended(RUN_ONE[0], asks, "CONT", false) else { return };
         assert_eq!(ended, 5, "{said}");
     }
 }
