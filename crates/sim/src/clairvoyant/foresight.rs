@@ -27,8 +27,10 @@ use std::sync::PoisonError;
 /// Prefetches that are with a disk at once: so few that they follow one another as the drive reads on by itself, enough for a
 /// drive to choose among, or as many as a device that works on all at once takes.
 const DEPTHS: [u32; 3] = [2, 16, 64];
-/// Sizes of a batch that are tried: one in so many blocks of the cache.
+/// Sizes of a batch that are tried: one in so many blocks of the cache. And, of a cache of which the first is more, so many blocks: 256 KiB. Where
+/// reads come at times that are given, a reader waits for what is read before his, and more memory is no reason to let him.
 const BATCHES_ONE_IN: [u64; 3] = [64, 8, 2];
+const BATCH_LEAST: u64 = 64;
 
 /// Runs that are tried side by side may take so much for what each knows of a recording. One of more than some five million reads is
 /// alone: it waits for nothing that way but a processor.
@@ -123,8 +125,12 @@ impl Rig<'_> {
     /// The best of one layer: first by the size of a batch, then by who goes first and how much is with a disk at once.
     fn search<'a>(&self, place: Place, future: &'a Future) -> Result<Found<'a>, RunError> {
         let one = |manner| vec![Foresight { place, future, manner }];
-        let sizes = BATCHES_ONE_IN.map(|size| one(Manner { batch_one_in: size, ..self.usual(place) }));
-        let mut best = self.best_of(sizes.to_vec())?;
+        let cache_blocks = self.cache_bytes(place) / BLOCK_BYTES;
+        let shares = BATCHES_ONE_IN.map(|one_in| cache_blocks / one_in);
+        let least = Some(BATCH_LEAST).filter(|&least| least < shares[0]);
+        let sizes = least.into_iter().chain(shares);
+        let mut best =
+            self.best_of(sizes.map(|batch| one(Manner { batch, ..self.usual(place) })).collect())?;
         let base = best.foresights[0].manner;
         let mut others = vec![one(Manner { eager: true, ..base })];
         others.extend(
@@ -140,11 +146,10 @@ impl Rig<'_> {
     /// The best below a page cache that foresees.
     fn below<'a>(&self, above: Foresight<'a>, future: &'a Future) -> Result<Found<'a>, RunError> {
         let place = Place::Array;
-        let with = |batch_one_in, depth| {
-            vec![
-                above,
-                Foresight { place, future, manner: Manner { batch_one_in, depth, ..self.usual(place) } },
-            ]
+        let cache_blocks = self.cache_bytes(place) / BLOCK_BYTES;
+        let with = |one_in, depth| {
+            let manner = Manner { batch: cache_blocks / one_in, depth, ..self.usual(place) };
+            vec![above, Foresight { place, future, manner }]
         };
         let depths = self.depths(place);
         self.best_of(depths.flat_map(|depth| [8, 2].map(|size| with(size, depth))).collect())
@@ -215,12 +220,11 @@ impl Rig<'_> {
     }
 
     fn told(&self, foresight: &Foresight<'_>) -> String {
-        let (place, bytes) = match foresight.place {
-            Place::Host => ("the page cache", self.spec.host_cache_bytes),
-            Place::Array => ("the array's cache", self.spec.cache_bytes),
+        let place = match foresight.place {
+            Place::Host => "the page cache",
+            Place::Array => "the array's cache",
         };
-        let blocks = (bytes / BLOCK_BYTES / foresight.manner.batch_one_in).max(1);
-        let size = forerun_core::size::format_size(blocks * BLOCK_BYTES);
+        let size = forerun_core::size::format_size(foresight.manner.batch.max(1) * BLOCK_BYTES);
         let Manner { eager, depth, .. } = foresight.manner;
         let order = if eager { ", readers first" } else { "" };
         format!("{place} (batches of {size}, {depth} at once{order})")
@@ -237,7 +241,15 @@ impl Rig<'_> {
     fn usual(&self, place: Place) -> Manner {
         let disks = if place == Place::Host { 1 } else { usize::from(self.hardware.array.disks()) };
         let depth = self.depths(place).last().expect("there are two");
-        Manner { batch_one_in: 8, eager: false, gap: gap_blocks(&self.hardware), disks, depth }
+        let batch = self.cache_bytes(place) / BLOCK_BYTES / BATCHES_ONE_IN[1];
+        Manner { batch, eager: false, gap: gap_blocks(&self.hardware), disks, depth }
+    }
+
+    const fn cache_bytes(&self, place: Place) -> u64 {
+        match place {
+            Place::Host => self.spec.host_cache_bytes,
+            Place::Array => self.spec.cache_bytes,
+        }
     }
 }
 

@@ -36,8 +36,8 @@ const BATCH_MAX: u64 = 1 << 20;
 /// How it goes about it; several are tried.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
-    /// A batch is the cache divided by this.
-    pub(super) batch_one_in: u64,
+    /// Most blocks of a batch.
+    pub(super) batch: u64,
     /// A reader that catches up with a prefetch has it at once.
     pub(super) eager: bool,
     /// Gaps of so many blocks are read over.
@@ -66,7 +66,7 @@ impl Oracle {
     /// A scheme that knows `future`, for a cache of `cache_blocks` lines of one block above `array`.
     pub(super) fn new(future: Future, array: Array, cache_blocks: u64, manner: &Manner) -> Self {
         let window = WINDOWS * cache_blocks;
-        let size = (cache_blocks / manner.batch_one_in).clamp(1, BATCH_MAX);
+        let size = manner.batch.clamp(1, BATCH_MAX);
         Self {
             future,
             kept: Kept::default(),

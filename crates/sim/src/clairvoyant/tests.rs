@@ -267,6 +267,25 @@ fn while_nobody_reads_for_long_what_is_read_over_does_not_push_out_the_same_bloc
 }
 
 #[test]
+fn where_reads_come_at_times_that_are_given_more_memory_is_no_reason_to_wait() {
+    // Every 12 ms eight reads in order, elsewhere.
+    let requests: Vec<_> = (0..1_600_u64)
+        .map(|k| (if k % 8 == 0 { 12_000 } else { 8 }, k / 8 * 7_919 % 4_096 * 64 + k % 8 * 4, 4, false))
+        .collect();
+    let waited = |cache: u64| {
+        let with = RunSpec {
+            cache_bytes: cache,
+            array: Said::of("single"),
+            mode: Said::of("open"),
+            ..spec("oracle")
+        };
+        run(&trace(&requests), &with, &|_| {}).expect("it ends").latency_ns.mean
+    };
+    let (little, much) = (waited(4 << 20), waited(512 << 20));
+    assert!(much <= little * 1.05, "{much} ns with 512 MiB, {little} with 4");
+}
+
+#[test]
 fn where_memory_is_small_each_phase_of_the_order_costs_its_positionings() {
     let line = "random:processes=1,size=256MiB,block=4KiB,requests=30000";
     let with = RunSpec {
