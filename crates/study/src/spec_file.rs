@@ -12,8 +12,20 @@ use forerun_sim::spec::{RunSpec, SPEC_VERSION};
 use std::path::Path;
 use toml::{Table, Value};
 
+/// What a figure depends on most, of what a file may leave out.
+const HARDWARE: [&str; 5] = ["array", "device", "scheduler", "cpu", "mode"];
+
+/// What a file holds.
+#[derive(Debug)]
+pub struct SpecFile {
+    /// Its runs.
+    pub specs: Vec<RunSpec>,
+    /// What it does not say of the hardware of a run, in a sentence; none where it says all of it.
+    pub assumed: Option<String>,
+}
+
 /// Reads the runs of `path`; `own` are policies that their schemes may name.
-pub fn read(path: &Path, own: &[Own]) -> Result<Vec<RunSpec>, StudyError> {
+pub fn read(path: &Path, own: &[Own]) -> Result<SpecFile, StudyError> {
     let text = crate::text::read(path)?;
     parse(&text, own).map_err(|what| {
         StudyError::usage(
@@ -35,7 +47,7 @@ pub fn print(specs: &[RunSpec]) -> Result<String, StudyError> {
     Ok(format!("# Run again with: forerun compare --spec THIS-FILE\n\n{body}"))
 }
 
-fn parse(text: &str, own: &[Own]) -> Result<Vec<RunSpec>, String> {
+fn parse(text: &str, own: &[Own]) -> Result<SpecFile, String> {
     let mut file: Table = text.parse::<Table>().map_err(|problem| problem.to_string())?;
     let defaults = take_table(&mut file, "defaults")?;
     let runs = match file.remove("runs") {
@@ -53,8 +65,21 @@ fn parse(text: &str, own: &[Own]) -> Result<Vec<RunSpec>, String> {
         return Err("no [[runs]] in it".into());
     }
     let base = Table::try_from(default_spec()).map_err(|problem| problem.to_string())?;
+    let assumed = assumed(&runs, &defaults, &base);
     let one = |(index, run)| one(index, run, &defaults, &base, own).map_err(|what| with_line(text, what));
-    runs.into_iter().enumerate().map(one).collect()
+    Ok(SpecFile { specs: runs.into_iter().enumerate().map(one).collect::<Result<_, _>>()?, assumed })
+}
+
+/// What some run leaves to the default of its hardware.
+fn assumed(runs: &[Value], defaults: &Table, base: &Table) -> Option<String> {
+    let says = |run: &Value, key: &str| run.get(key).is_some() || defaults.contains_key(key);
+    let is_left_out = |key: &&str| runs.iter().any(|run| !says(run, key));
+    let word = |key: &str| Some(format!("{key} {}", base.get(key)?.as_str()?));
+    let left_out: Vec<String> = HARDWARE.into_iter().filter(is_left_out).filter_map(word).collect();
+    (!left_out.is_empty()).then(|| {
+        let left_out = left_out.join(", ");
+        format!("Assumed where the file does not say: {left_out}. So it means the same on every machine.")
+    })
 }
 
 /// The line of an unknown key behind what is said of it: those that are known are there many times.
@@ -106,7 +131,7 @@ mod tests {
     use super::*;
 
     fn plain(text: &str) -> Result<Vec<RunSpec>, String> {
-        parse(text, &[])
+        parse(text, &[]).map(|file| file.specs)
     }
     use forerun_sim::said::Said;
 
@@ -129,6 +154,17 @@ mod tests {
         .expect("a hand-written file");
         assert_eq!((runs[0].scheme.text(), runs[0].array.text()), ("asp", "raid5:5x128KiB"));
         assert_eq!((runs[1].scheme.text(), runs[1].seed), ("none", 7));
+    }
+
+    #[test]
+    fn what_a_file_leaves_out_of_the_hardware_is_said() {
+        let assumed = |text: &str| parse(text, &[]).expect("a file").assumed;
+        let half =
+            "[defaults]\ninput = 'x'\nscheduler = 'none'\n[[runs]]\ndevice = 'gp3'\n[[runs]]\nseed = 2\n";
+        let said = assumed(half).expect("something is left out");
+        assert!(said.contains("device cheetah-15k4, cpu xeon-2005") && !said.contains("scheduler"), "{said}");
+        let whole = print(&[RunSpec { input: "x".into(), ..default_spec() }]).expect("plain data");
+        assert_eq!(assumed(&whole), None);
     }
 
     #[test]

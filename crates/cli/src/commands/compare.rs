@@ -130,8 +130,13 @@ pub(crate) fn sim(args: &SimArgs, ui: &Ui) -> Result<(), CliError> {
     if args.setup.cache.len() > 1 {
         return Err(CliError::usage("--cache", "one run has one cache", "`forerun compare` takes a list"));
     }
+    let mut left_out = None;
     let (specs, assumed) = match (&args.spec, &args.input) {
-        (Some(path), _) => (spec_file::read(path, &[])?, None),
+        (Some(path), _) => {
+            let file = spec_file::read(path, &[])?;
+            left_out = file.assumed;
+            (file.specs, None)
+        }
         (None, Some(input)) => {
             let assumed = args.setup.assumed(std::slice::from_ref(input));
             let (inputs, schemes) = (std::slice::from_ref(input), std::slice::from_ref(&args.scheme));
@@ -143,7 +148,8 @@ pub(crate) fn sim(args: &SimArgs, ui: &Ui) -> Result<(), CliError> {
         return Err(CliError::usage("spec", "holds more than one run", "use `forerun compare --spec`"));
     }
     let files = args.spec.iter().chain(&args.manifest).map(PathBuf::as_path).collect();
-    let plan = Plan { planned: Planned { specs, assumed }, files, threads: 1, brought: Brought::default() };
+    let planned = Planned { specs, assumed };
+    let plan = Plan { planned, left_out, files, threads: 1, brought: Brought::default() };
     execute(&plan, &args.output, ui, |specs| match (&args.learn, &args.manifest) {
         (None, None) => Ok(runner::run_all(specs, 1, Brought::default(), &Bars::new(ui))?),
         (learn, manifest) => Ok(vec![learning(&specs[0], learn.as_deref(), manifest.as_deref(), ui)?]),
@@ -181,8 +187,13 @@ fn watched() -> Own {
 /// Many runs.
 pub(crate) fn compare(args: &CompareArgs, ui: &Ui) -> Result<(), CliError> {
     let own = [watched()];
+    let mut left_out = None;
     let planned = match &args.spec {
-        Some(path) => Planned { specs: spec_file::read(path, &own)?, assumed: None },
+        Some(path) => {
+            let file = spec_file::read(path, &own)?;
+            left_out = file.assumed;
+            Planned { specs: file.specs, assumed: None }
+        }
         None => {
             let (inputs, schemes) = (args.inputs.clone(), args.schemes.clone());
             Asked { inputs, schemes, bounds: !args.no_bounds, setup: args.setup.clone() }.plan(&own)?
@@ -190,7 +201,7 @@ pub(crate) fn compare(args: &CompareArgs, ui: &Ui) -> Result<(), CliError> {
     };
     let files = args.spec.iter().map(PathBuf::as_path).collect();
     let brought = Brought { own: &own, ..Brought::default() };
-    let plan = Plan { planned, files, threads: args.threads, brought };
+    let plan = Plan { planned, left_out, files, threads: args.threads, brought };
     execute(&plan, &args.output, ui, |specs| {
         Ok(runner::run_all(specs, args.threads, brought, &Bars::new(ui))?)
     })
@@ -199,6 +210,8 @@ pub(crate) fn compare(args: &CompareArgs, ui: &Ui) -> Result<(), CliError> {
 /// What is to be run, and where it comes from.
 struct Plan<'a> {
     planned: Planned,
+    /// What a file of specs does not say.
+    left_out: Option<String>,
     /// What is read beside inputs and presets: the file of specs, what was learned before.
     files: Vec<&'a Path>,
     threads: usize,
@@ -234,7 +247,8 @@ fn execute(
     let condition = output.fail_if.as_deref().map(|text| read_condition(text, specs)).transpose()?;
     let runs = run(specs)?;
     let outcome = plan.planned.outcome(runs, plan.threads, plan.brought, &Bars::new(ui))?;
-    let Outcome { comparison, remarks } = outcome;
+    let Outcome { comparison, mut remarks } = outcome;
+    remarks.extend(plan.left_out.clone());
     if let Some(path) = &output.save_spec {
         let specs: Vec<RunSpec> = comparison.runs.iter().map(|run| run.spec.clone()).collect();
         outputs::write(path, spec_file::print(&specs)?)?;
