@@ -12,6 +12,7 @@
 
 use forerun_manifest::Key;
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 /// The machine's first process, or the container's.
@@ -25,6 +26,19 @@ const KIND: &str = ".service";
 
 /// What units that hold others end with, in the tree of the service manager.
 const SLICE: &str = ".slice";
+
+/// Where the service manager looks for units, below the root.
+const UNIT_FOLDERS: [&str; 9] = [
+    "etc/systemd/system",
+    "run/systemd/system",
+    "run/systemd/generator",
+    "run/systemd/generator.early",
+    "run/systemd/generator.late",
+    "run/systemd/transient",
+    "usr/local/lib/systemd/system",
+    "usr/lib/systemd/system",
+    "lib/systemd/system",
+];
 
 /// A unit of the service manager, a cgroup, or the boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +75,24 @@ impl Unit {
             Self::Named(name) | Self::Cgroup(name) => name,
             Self::Boot(_) => "boot",
         }
+    }
+
+    /// Whether the service manager below `root` knows a unit of this name: as it is, or as an instance of a template. Others may be made later;
+    /// of cgroups, and where there is no such manager, nothing is known.
+    #[must_use]
+    pub fn is_known(&self, root: &Path) -> bool {
+        let Self::Named(name) = self else { return true };
+        // These are made without a file, by their name or by programs.
+        if name.ends_with(SLICE) || name.ends_with(".scope") {
+            return true;
+        }
+        let template =
+            name.split_once('@').and_then(|(of, rest)| Some(format!("{of}@{}", &rest[rest.rfind('.')?..])));
+        let folders: Vec<_> =
+            UNIT_FOLDERS.iter().map(|folder| root.join(folder)).filter(|folder| folder.is_dir()).collect();
+        // A link to nothing, as of a unit that is masked, is one too.
+        let has = |name: &String| folders.iter().any(|folder| folder.join(name).symlink_metadata().is_ok());
+        folders.is_empty() || has(name) || template.as_ref().is_some_and(has)
     }
 
     /// How much is left of a boot; `None` where it is over, or nothing tells when it began, or this is none.
@@ -143,6 +175,20 @@ pub(crate) fn parent_of(pid: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_unit_is_known_by_its_file_a_link_or_a_template() {
+        let root = tempfile::tempdir().expect("a folder");
+        let known = |name: &str| Unit::named(name).expect("a name").is_known(root.path());
+        assert!(known("db"), "without a service manager nothing is known");
+        let folder = root.path().join("etc/systemd/system");
+        fs::create_dir_all(&folder).expect("made");
+        fs::write(folder.join("db.service"), "").expect("written");
+        fs::write(folder.join("job@.service"), "").expect("written");
+        std::os::unix::fs::symlink("/nowhere", folder.join("alias.service")).expect("linked");
+        assert!(known("db") && known("alias") && known("job@one.two.service") && known("a.slice"));
+        assert!(!known("bd") && !known("jbo@one.service") && !known("job.service"));
+    }
 
     #[test]
     fn a_unit_is_a_part_of_the_path_of_a_cgroup_and_a_cgroup_is_a_beginning_of_it() {

@@ -18,6 +18,7 @@ use forerun_watch::unit::Unit;
 use page::Page;
 use reads::Reads;
 use serde::Serialize;
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use words::Words;
 
@@ -126,6 +127,12 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
     let state = args.state.clone().unwrap_or_else(store::default_folder);
     let page = args.http.as_ref().map(|place| Page::start(place, observe)).transpose()?;
     let units = args.units()?;
+    for unit in units.iter().filter(|unit| !unit.is_known(Path::new("/"))) {
+        ui.say(&format!(
+            "forerun: --unit: no unit {} is known yet (systemctl list-units); it is waited for",
+            unit.name()
+        ));
+    }
     if units.iter().any(|unit| matches!(unit, Unit::Boot(_)) && unit.boot_left().is_none()) {
         ui.say("forerun: this boot is over, or nothing tells when it began: the next is recorded, or read ahead of");
     }
