@@ -23,8 +23,10 @@ pub(crate) enum Kind {
     ClosedPipe,
     /// All is said on stdout already; the code alone tells a monitor.
     Told(u8),
-    /// A command that we ran for the user failed: its own status, 128 + N where signal N ended it, 126 and 127 where it could not be started.
+    /// A command that we ran for the user could not be started: 126 and 127.
     Command(u8),
+    /// It failed: its own status, 128 + N where signal N ended it. It has said why, so to `--quiet` nothing is added.
+    Ended(u8),
 }
 
 /// One line for a person, one code for a script.
@@ -59,7 +61,7 @@ impl CliError {
             (Some(code), _) => code,
             (None, signal) => 128 + signal.unwrap_or(0),
         };
-        let kind = u8::try_from(code).map_or(Kind::Failure, Kind::Command);
+        let kind = u8::try_from(code).map_or(Kind::Failure, Kind::Ended);
         Err(Self::new(kind, place, format!("the command failed: {status}"), ""))
     }
     /// A recording did not come about. That a command could not be started has the codes that shells, env(1) and timeout(1) give it.
@@ -86,12 +88,16 @@ impl CliError {
             Kind::Usage => 2,
             Kind::Finding => 3,
             Kind::Unsupported => 4,
-            Kind::Command(code) | Kind::Told(code) => code,
+            Kind::Command(code) | Kind::Ended(code) | Kind::Told(code) => code,
         }
     }
     /// Whether there is nothing to say on stderr: the reader of stdout has gone (`forerun … | head`), or was told there.
     pub(crate) const fn is_silent(&self) -> bool {
         matches!(self.kind, Kind::ClosedPipe | Kind::Told(_))
+    }
+    /// Whether it is that the user's own command failed.
+    pub(crate) const fn is_of_command(&self) -> bool {
+        matches!(self.kind, Kind::Ended(_))
     }
 }
 

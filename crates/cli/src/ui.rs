@@ -14,7 +14,7 @@ pub(crate) struct Global {
     /// Print JSON to stdout instead of text: one object, of serve one when it is ready and one at its end
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// No progress and no remarks on stderr; errors are still printed
+    /// No progress and no remarks on stderr; errors are still printed, but not that a command under us failed
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
     /// Say more on stderr
@@ -117,8 +117,11 @@ impl Ui {
             drop(writeln!(std::io::stderr().lock(), "{line}"));
         }
     }
-    /// An error on stderr: one line.
+    /// An error on stderr: one line. That a command under us failed is a remark: it has said why.
     pub(crate) fn problem(&self, problem: &CliError) {
+        if problem.is_of_command() && self.quiet {
+            return;
+        }
         let line = journal::last_line(&problem.to_string());
         drop(std::io::stderr().lock().write_all(line.as_bytes()));
     }

@@ -257,7 +257,11 @@ fn a_command_is_tried_and_its_own_status_kept_where_it_can_be_recorded() {
     let text = String::from_utf8_lossy(&done.stdout);
     match done.status.code() {
         Some(4) => {}
-        Some(7) => assert!(text.contains("Leave it: ") || text.contains("Do this: "), "{text}"),
+        Some(7) => {
+            assert!(text.contains("Leave it: ") || text.contains("Do this: "), "{text}");
+            let said = String::from_utf8_lossy(&done.stderr);
+            assert!(!said.contains("the command failed"), "it has said why itself: {said}");
+        }
         other => panic!("{other:?}: {text} {}", String::from_utf8_lossy(&done.stderr)),
     }
     let said = fails(&["try", "--html", "/nonexistent/x.html", "--", "true"], 1);
