@@ -405,8 +405,12 @@ impl Disk {
     }
 
     fn cold(&self) {
+        unmount(&self.mount);
+        self.mount_again();
+    }
+
+    fn mount_again(&self) {
         let Self { kind, mount, device, .. } = self;
-        unmount(mount);
         sh(&format!("mount -t {kind} -o noatime {} {mount}", device.display())).expect("as before");
     }
 
@@ -458,6 +462,22 @@ fn a_first_run_at_equal_distances_is_read_ahead_of_on_xfs_and_btrfs_too() {
         let known = files.iter().find(|file| file["path"] == data.as_str());
         assert!(known.is_some_and(|file| file["size"] == 64 << 20), "{kind}: {shown}");
     }
+}
+
+#[test]
+fn a_manifest_of_which_nothing_is_mounted_is_no_good_news() {
+    let Some(disk) = Disk::new("ext4") else { return skipped("needs root, a loop device and mkfs.ext4") };
+    let data = file(Path::new(&disk.mount), "data", 1 << 20);
+    let manifest = disk.folder.path().join("m.manifest").display().to_string();
+    forerun(&["manifest", "snapshot", "--quiet", "-o", &manifest, &data]).assert().code(0);
+    forerun(&["manifest", "verify", &manifest]).assert().code(0);
+    unmount(&disk.mount);
+    let judged = forerun(&["manifest", "verify", &manifest]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&judged.stderr).into_owned();
+    assert_eq!(judged.status.code(), Some(3), "{said}");
+    assert!(said.contains("is on a file system that is mounted"), "{said}");
+    disk.mount_again();
+    forerun(&["manifest", "verify", &manifest]).assert().code(0);
 }
 
 #[test]
