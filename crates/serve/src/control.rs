@@ -285,7 +285,7 @@ pub fn ask(path: &Path, request: &Order) -> Result<Value, ServeError> {
     BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_line(&mut answer).map_err(failed)?;
     if answer.starts_with("NBDMAGIC") {
         let why = format!(
-            "{} is the socket of the clients: --control names that of the server, {0}.ctl unless it was given",
+            "{} is the socket of the clients: the server's own is at its --control, {0}.ctl unless it was given (where the socket was inherited there is none without --control)",
             path.display()
         );
         return Err(ServeError::option("--control", why));

@@ -6,6 +6,7 @@
 //! contents (a pipe, a terminal, `/dev/null`) may be written to.
 
 use crate::error::ServeError;
+use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -44,9 +45,16 @@ pub fn check(outputs: &[(&'static str, &Path)], read: &[PathBuf]) -> Result<(), 
 fn is_same(path: &Path, about: Option<&Metadata>, other: &Path) -> bool {
     match (about, std::fs::metadata(other)) {
         (Some(a), Ok(b)) => a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino()),
-        (None, Err(_)) => path == other,
+        (None, Err(_)) => path == other || place(path).is_some_and(|own| place(other) == Some(own)),
         _ => false,
     }
+}
+
+/// Where a file would be that is not there yet: its folder by number, and its name in it.
+fn place(path: &Path) -> Option<(u64, u64, &OsStr)> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let about = std::fs::metadata(folder).ok()?;
+    Some((about.dev(), about.ino(), path.file_name()?))
 }
 
 #[cfg(test)]
@@ -81,6 +89,11 @@ mod tests {
         check(&[("--csv", &a), ("--html", &b)], &[]).expect("two");
         let said = check(&[("--csv", &a), ("--html", &a)], &[]).expect_err("one").to_string();
         assert!(said.contains("--html") && said.contains("--csv"), "{said}");
+        for other in [folder.path().join("./a"), folder.path().join("../").join(folder.path()).join("a")] {
+            assert!(check(&[("--csv", &a), ("--html", &other)], &[]).is_err(), "{}", other.display());
+        }
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("here")).expect("linked");
+        assert!(check(&[("--csv", &a), ("--html", &folder.path().join("here/a"))], &[]).is_err());
         let nowhere = Path::new("/dev/null");
         check(&[("--csv", nowhere), ("--html", nowhere)], &[]).expect("nothing is lost");
     }

@@ -29,7 +29,7 @@ use crate::connection::{Connection, Received, TURN_BYTES_MAX};
 use crate::error::{ServeError, system};
 use crate::http::Http;
 use crate::log::Log;
-use crate::messages::Messages;
+use crate::messages::{Messages, Priority};
 use crate::metrics::Metrics;
 use crate::nbd::handshake::{Export, Tls};
 use crate::options::{ExportOptions, Options};
@@ -403,7 +403,7 @@ impl Server {
         for served in &mut self.served {
             served.volume.forsake();
             failures.extend(served.volume.finish_log().map_err(of_file).err());
-            failures.extend(served.volume.finish_learning().map_err(system("--learn")).err());
+            failures.extend(served.volume.finish_learning().map_err(of_file).err());
         }
         self.pass_on_notes(self.now(), messages);
         self.speak_of_devices(messages, true);
@@ -419,9 +419,12 @@ impl Server {
             if left_out > 0 {
                 messages.left_out(left_out);
             }
+            let of = |note: String| if several { format!("{:?}: {note}", served.name) } else { note };
             for note in notes {
-                let line = if several { format!("{:?}: {note}", served.name) } else { note };
-                messages.warn(now, &served.name, &line);
+                messages.warn(now, &served.name, &of(note));
+            }
+            if let Some(words) = served.volume.take_last_words() {
+                messages.say_of(&served.name, Priority::Warning, &of(words));
             }
         }
         self.metrics.messages_dropped = messages.dropped();

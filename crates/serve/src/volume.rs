@@ -175,6 +175,8 @@ pub(crate) struct Volume {
     refused: Option<String>,
     /// Why what members hold is not what it was: nothing is answered any more.
     spoiled: Option<String>,
+    /// And that has not been said yet.
+    last_words: Option<String>,
     pub(crate) counts: Counts,
     /// Sees what passes, for the live page.
     watch: Option<Box<Watch>>,
@@ -251,6 +253,7 @@ impl Volume {
             looking: None,
             refused: None,
             spoiled: None,
+            last_words: None,
             counts: Counts::default(),
             watch: None,
         })
@@ -395,11 +398,9 @@ impl Volume {
         }
         let mut done = std::mem::take(&mut self.done);
         self.backend.reap(self.now, &mut done);
-        if !done.is_empty() && self.spoiled.is_none() {
+        if !done.is_empty() {
             // Before anything is answered of what members have done meanwhile.
-            if let Some(why) = self.source.is_spoiled() {
-                self.spoil(why);
-            }
+            self.is_void();
         }
         for end in done.drain(..) {
             self.in_flight -= 1;
@@ -469,12 +470,35 @@ impl Volume {
         }
     }
 
+    /// The engine under another scheme, if there is one of that name that fits.
+    pub(crate) fn spec_of(&self, scheme: &str) -> Result<EngineSpec, String> {
+        let bytes = self.spec.cache_blocks * BLOCK_BYTES;
+        let spec = EngineSpec::new(scheme, bytes, &self.spec.device).map_err(|why| why.to_string())?;
+        spec.check(&self.source.array).map_err(|why| why.to_string())?;
+        Ok(spec)
+    }
+
+    /// Whether members are not what they were, as far as is known at once: what they hold is of no use, and to ask for each block of it by itself none either.
+    fn is_void(&mut self) -> bool {
+        if self.spoiled.is_none()
+            && let Some(why) = self.source.is_spoiled().or_else(|| self.backend.changed())
+        {
+            self.spoil(why);
+        }
+        self.spoiled.is_some()
+    }
+
     /// Members are not what they were: from now on nothing is answered but errors.
     fn spoil(&mut self, why: String) {
-        self.say(format!("{why}: nothing is answered any more; start the server anew"));
+        self.last_words = Some(format!("{why}: nothing is answered any more; start the server anew"));
         // Nobody takes up what the thread that looks sees from now on: that is no member that does not answer.
         self.source.members.iter_mut().for_each(|member| member.looked_at = None);
         self.spoiled = Some(why);
+    }
+
+    /// That nothing is answered any more, once: however much else there is to say.
+    pub(crate) const fn take_last_words(&mut self) -> Option<String> {
+        self.last_words.take()
     }
 
     /// Messages about members since the last call, and how many more there were.
@@ -682,6 +706,7 @@ impl Volume {
                 self.bad.healed(disk, Extent { start: first, blocks });
             }
             Ok(_) if whole => {}
+            _ if !write && self.is_void() => {}
             // Each block alone would be waited for once more.
             Err(problem) if !write && is_away(&problem) => self.say_away(disk, &problem),
             _ if !write && blocks > 1 && !planted::is(Bug::PrefetchFailsNeighbours) => {

@@ -20,6 +20,13 @@ pub fn size(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
+/// Bytes a second on the command line.
+pub fn rate(text: &str) -> Result<u64, String> {
+    size(text).map_err(|why| {
+        why.replace("bytes hold no block of 4 KiB", "bytes a second are not one block of 4 KiB")
+    })
+}
+
 /// A time on the command line, in nanoseconds: at most a second.
 pub fn time(text: &str) -> Result<u64, String> {
     if text == "0" {
@@ -91,7 +98,7 @@ pub struct SetupArgs {
     #[arg(long, value_name = "PRESET", default_value = crate::assumed::CPU, help_heading = "Hardware")]
     pub cpu: String,
     /// Bytes per second of the controller's bus that all members share, such as 450MB; 0 is unlimited
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "0", help_heading = "Hardware")]
+    #[arg(long, value_name = "SIZE", value_parser = rate, default_value = "0", help_heading = "Hardware")]
     pub bus: u64,
     /// Time that the controller takes for each buffer that it holds whenever one of them passes, such as 400ns
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "0", help_heading = "Hardware")]

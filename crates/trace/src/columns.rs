@@ -271,9 +271,15 @@ impl Draft {
 impl FromStr for ColumnMapping {
     type Err = MappingError;
     fn from_str(text: &str) -> Result<Self, MappingError> {
-        let mut draft = Draft::default();
+        let (mut draft, mut said) = (Draft::default(), Vec::new());
         for part in text.split(',').map(str::trim) {
             let (key, value) = part.split_once('=').ok_or_else(|| wrong("part", "key=value", part))?;
+            // Both say how long a request is.
+            let of = if key == "size" { "bytes" } else { key };
+            if said.contains(&of) {
+                return Err(wrong(key, "each key once, and bytes or size", value));
+            }
+            said.push(of);
             draft.set(key, value)?;
         }
         let header_lines = draft.header_lines.max(u64::from(draft.by_heading()));

@@ -395,7 +395,7 @@ fn told(what: &str, how: &str, trace: &Trace, manner: &Manner<'_>, ui: &Ui) -> R
         memory_bytes: zfs
             .as_ref()
             .map_or(available, |zfs| zfs.memory(available))
-            .min(2 * footprint + (64 << 20)),
+            .min(footprint.saturating_mul(2).saturating_add(64 << 20)),
         // A quarter of what nobody uses.
         spare_bytes: available / 4,
         mode: if 2 * timed > reads.len() { "paced" } else { "closed:1" },

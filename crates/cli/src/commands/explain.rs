@@ -4,7 +4,7 @@
 use crate::error::CliError;
 use crate::ui::Ui;
 use clap::Args;
-use forerun_core::registry::Explained;
+use forerun_core::registry::{Explained, SchemeSpec};
 use forerun_study::fit::flowing;
 use forerun_study::human;
 use forerun_study::options::{self, SetupArgs};
@@ -68,6 +68,9 @@ struct Number {
 
 /// Prints the numbers of a scheme.
 pub(crate) fn explain(args: &ExplainArgs, ui: &Ui) -> Result<(), CliError> {
+    // What is wrong with it would be told of `--scheme`, which is no word of this line.
+    SchemeSpec::parse(&args.scheme)
+        .map_err(|why| CliError::usage("SCHEME", why, "`forerun schemes` lists all"))?;
     let setup = args.setup()?;
     let assumed = setup.assumed(&[]);
     let specs =

@@ -50,7 +50,7 @@ const SHARES: [f64; 11] = [0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.2, 0.35, 0.5, 
 const WAY: Way<'_> = Way {
     goes: &["blocks", "cache blocks", "of footprint", "misses"],
     cut: &[("input", Keep::End)],
-    all: "--json and a wider terminal have all",
+    all: "a wider terminal has all",
 };
 
 /// A cache's size as it is said.

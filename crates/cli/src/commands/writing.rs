@@ -55,6 +55,7 @@ pub(crate) fn write(
     let written = written.map_err(|problem| match problem {
         // Who read it has seen enough.
         WriteError::Io { source, .. } if is_dash(path) => CliError::from(source),
+        other @ WriteError::NotWritten { .. } => CliError::usage(&path.display().to_string(), other, ""),
         other => CliError::failure(&path.display().to_string(), other),
     })?;
     ui.say(&format!("{}: {} records written as {format}", path.display(), human::count(written.records)));

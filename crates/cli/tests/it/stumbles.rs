@@ -446,3 +446,37 @@ fn a_workload_in_a_file_stands_wherever_one_in_a_line_does() {
     let said = fails(&["sim", &path], 2);
     assert!(said.contains(&path) && said.contains("no key `sise`"), "{said}");
 }
+
+#[test]
+fn what_would_be_passed_over_without_a_word_is_refused() {
+    let said =
+        fails(&["sim", "random:size=1MiB,requests=9", "--device", "gp3", "--drive-readahead", "on"], 2);
+    assert!(said.contains("drive-readahead: gp3 is no mechanical drive"), "{said}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("t.csv").display().to_string();
+    std::fs::write(&path, "off,bytes\n0,8192\n").expect("written");
+    for columns in
+        ["offset=off,size=512,bytes=bytes", "offset=off,bytes=bytes,size=512", "offset=off,offset=0,size=9"]
+    {
+        let said = fails(&["trace", "info", &path, "--columns", columns], 2);
+        assert!(said.contains("each key once, and bytes or size"), "{columns}: {said}");
+    }
+    let said =
+        fails(&["trace", "convert", &path, "-", "--to", "disksim", "--columns", "offset=off,bytes=bytes"], 2);
+    assert!(said.contains("is read but not written"), "{said}");
+    let said = fails(&["explain", "streams(R=0)"], 2);
+    assert!(said.starts_with("forerun: SCHEME: "), "{said}");
+}
+
+#[test]
+fn a_request_of_more_than_can_be_is_no_end_of_advise() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("t.csv").display().to_string();
+    for bytes in [u64::MAX, u64::MAX / 2 - 4_095] {
+        let line = format!("t,dev,off,bytes,op,pid,file\n0,sda,0,{bytes},R,1,\n");
+        std::fs::write(&path, line).expect("written");
+        let done = forerun(&["advise", &path, "--device", "gp3"]).output().expect("it runs");
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(matches!(done.status.code(), Some(1 | 2)) && said.contains("record 1: "), "{said}");
+    }
+}

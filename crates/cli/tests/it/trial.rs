@@ -148,7 +148,8 @@ fn schemes_take_turns_while_clients_read_and_the_one_that_is_said_to_stay_stays(
     assert_eq!(exports[0]["scheme"], outcome["kept"]);
     let text = std::fs::read_to_string(&page).expect("a page");
     assert!(text.contains("strip against none") && text.contains("<svg"), "{text}");
-    let said = fails(&["ctl", "--control", &control, "try", "clever", "--for", "2s"], 2);
+    // Before the first turn: that of an hour would be over three minutes later.
+    let said = fails(&["ctl", "--control", &control, "try", "clever", "--for", "60m"], 2);
     assert!(said.contains("clever"), "{said}");
     let exports = json(&["--json", "ctl", "--control", &control, "exports"]);
     assert_eq!(exports[0]["scheme"], outcome["kept"], "what is no scheme changes nothing");

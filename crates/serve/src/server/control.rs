@@ -6,7 +6,7 @@ use super::{DEADLINE, Server};
 use crate::behind::ArrayOrder;
 use crate::control::{Answer, ArrayState, ExportState, Order, REQUEST_BYTES_MAX, Stats};
 use crate::error::{ServeError, system};
-use crate::spec::{Change, EngineSpec};
+use crate::spec::Change;
 use forerun_core::registry::SchemeSpec;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -206,6 +206,10 @@ impl Server {
             }
             Order::Trial { export, number, scheme, seconds } => {
                 let export = self.the_export(export.as_deref())?;
+                if seconds > 0 {
+                    // Before the first turn, and before the present scheme loses what it knows.
+                    self.served[export].volume.spec_of(&scheme)?;
+                }
                 self.served[export].try_scheme(now, number, &scheme, seconds)?;
                 Ok(Value::Null)
             }
@@ -334,10 +338,7 @@ impl Server {
                 ));
             }
         };
-        let bytes = volume.spec.cache_blocks * BLOCK_BYTES;
-        let device = volume.spec.device.clone();
-        let spec = EngineSpec::new(&text, bytes, &device).map_err(|why| why.to_string())?;
-        spec.check(&volume.source.array).map_err(|why| why.to_string())?;
+        let spec = volume.spec_of(&text)?;
         let said = format!("the scheme is {text} now, it was {}", volume.spec.scheme);
         volume.change(Change::Scheme(spec));
         volume.say(said);

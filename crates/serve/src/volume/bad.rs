@@ -254,7 +254,11 @@ impl Volume {
         self.arena.take_back(lease);
         let split = self.bad.splits.get_mut(&command).expect("a command stays until its last piece is here");
         split.left -= 1;
-        if !good && piece.blocks > 1 {
+        let is_void = !good && self.is_void();
+        let split = self.bad.splits.get_mut(&command).expect("it was there a moment ago");
+        if is_void {
+            split.holes.extend(piece.iter().map(|block| Extent { start: block, blocks: 1 }));
+        } else if !good && piece.blocks > 1 {
             split.left += piece.blocks as u32;
             for block in piece.iter() {
                 self.read_piece(command, Extent { start: block, blocks: 1 });
@@ -305,6 +309,7 @@ impl Volume {
 
     /// Sends a read of blocks of a disk.
     fn submit_read(&mut self, token: Token, disk: Disk, extent: Extent, lease: Lease, context: Context) {
+        self.counts.member_reads += 1;
         let place = self.source.place(disk, extent);
         let (file, len) = self.source.members[place.member].for_read(place.inside);
         self.in_flight += 1;

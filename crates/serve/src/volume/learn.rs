@@ -206,18 +206,22 @@ impl Volume {
     }
 
     /// Writes down what was learned, united with what the file has. Of a start at which nothing was read nothing is.
-    pub(crate) fn finish_learning(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The file, and what the system says; what it had stays.
+    pub(crate) fn finish_learning(&mut self) -> Result<(), (PathBuf, io::Error)> {
         let Some(learn) = self.learn.take().filter(|learn| learn.blocks > 0) else { return Ok(()) };
         let ahead = self.ahead.as_ref().map(|ahead| ahead.sums());
         let newer = learn.recording(self.source.size, ahead.is_some(), ahead.unwrap_or_default());
-        let manifest = match read(&learn.path)? {
+        let of_file = |problem| (learn.path.clone(), problem);
+        let manifest = match read(&learn.path).map_err(of_file)? {
             Some(mut known) if known.key == newer.key => {
                 known.take_in(newer);
                 known
             }
             _ => newer,
         };
-        write(&learn.path, &manifest)?;
+        write(&learn.path, &manifest).map_err(of_file)?;
         let (mib, starts) = ((learn.blocks * BLOCK_BYTES) >> 20, manifest.recordings);
         let from = if starts == 1 { "one start".into() } else { format!("{starts} starts") };
         self.say(format!("{}: {mib} MiB were read; it has {from}", learn.path.display()));

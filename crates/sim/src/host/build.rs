@@ -60,6 +60,10 @@ pub fn hardware(spec: &RunSpec) -> Result<Hardware, RunError> {
     if let Some(cache) = *spec.drive_cache {
         preset = preset.with_drive_cache(cache).map_err(|e| wrong("drive-cache", e))?;
     }
+    if spec.drive_readahead.is_some() && !preset.is_mechanical() {
+        let why = format!("{} is no mechanical drive: it does not read ahead by itself", preset.name);
+        return Err(wrong("drive-readahead", why));
+    }
     if let Some(on) = spec.drive_write_cache {
         preset = preset.with_write_cache(on).map_err(|e| wrong("drive-write-cache", e))?;
     }

@@ -112,12 +112,17 @@ impl Summary {
             .collect();
         let all = if lines.is_empty() { "" } else { "all: " };
         lines.push(format!(
-            "{all}in {}: {}; {} and {} of members, {}",
+            "{all}in {}: {}; {} and {} of members, {} of theirs{}",
             human::duration(float(self.elapsed_ns)),
             self.all.line(seconds),
             counted(self.member_reads, "read"),
             counted(self.member_writes, "write"),
-            counted(self.member_errors + self.errors, "error"),
+            counted(self.member_errors, "error"),
+            if self.errors > 0 {
+                format!(", {} to clients", counted(self.errors, "error"))
+            } else {
+                String::new()
+            },
         ));
         lines
     }

@@ -19,7 +19,7 @@ fn micros(ns: u64) -> String {
 
 /// What is believed of a member.
 fn device(device: &Device) -> [Explained; 2] {
-    let rate = 1_000_000_000 / device.per_block.0 * BLOCK_BYTES / 1_000_000;
+    let rate = (BLOCK_BYTES * 1_000 + device.per_block.0 / 2) / device.per_block.0;
     let switch = if device.positions {
         "believed: command, a seek over a third of the disk, half a turn"
     } else {
