@@ -41,7 +41,7 @@ pub fn comparison(comparison: &Comparison, remarks: &[String]) -> String {
     for (number, group) in groups.iter().enumerate() {
         body.push_str(&sections::input(group, number, groups.len() > 1, remarks));
     }
-    body.push_str(&sections::how_to_read());
+    body.push_str(&sections::how_to_read(&comparison.runs));
     page(&title(&comparison.runs), &body, Times::Virtual)
 }
 
@@ -67,7 +67,7 @@ pub struct Advised<'a> {
 pub fn advice(advised: &Advised<'_>, comparison: &Comparison) -> String {
     let mut body = sections::advised(advised);
     body.push_str(&sections::simulated(advised, &comparison.runs));
-    body.push_str(&sections::how_to_read());
+    body.push_str(&sections::how_to_read_advice());
     page(&format!("Advice for {}", advised.what), &body, Times::Both)
 }
 

@@ -395,10 +395,30 @@ const TERMS: [(&str, &str); 20] = [
     ("handing over", "The processor's time for a request."),
 ];
 
-/// Every word of the page, explained.
-pub(super) fn how_to_read() -> String {
+/// Words of an advice, whose factors compare with no scheme.
+const AS_IT_IS: (&str, &str) =
+    ("as it is", "What is set now, read ahead as it is now. What all factors compare with.");
+
+/// Every word of the page of a comparison, explained: of rows those that it has.
+pub(super) fn how_to_read(runs: &[RunReport]) -> String {
+    let has = |scheme: &str| runs.iter().any(|run| run.scheme == scheme);
+    let is_there = |term: &str| match term {
+        "none" | "bound" | "oracle" => has(term),
+        "of clairvoyant" => has("oracle"),
+        _ => true,
+    };
+    explained(TERMS.into_iter().filter(|(term, _)| is_there(term)))
+}
+
+/// The same of the page of an advice.
+pub(super) fn how_to_read_advice() -> String {
+    let of_rows = ["none", "bound", "oracle", "of clairvoyant"];
+    explained([AS_IT_IS].into_iter().chain(TERMS.into_iter().filter(|(term, _)| !of_rows.contains(term))))
+}
+
+fn explained(terms: impl Iterator<Item = (&'static str, &'static str)>) -> String {
     let mut text = String::from("<section><details class=\"card\"><summary>How to read this</summary><dl>");
-    for (term, meaning) in TERMS {
+    for (term, meaning) in terms {
         let _ = write!(text, "<dt>{}</dt><dd>{}</dd>", esc(term), esc(meaning));
     }
     text.push_str("</dl></details></section>\n");
