@@ -4,7 +4,9 @@
 use crate::error::CliError;
 use crate::ui::Ui;
 use forerun_trace::beside::{Beside, PARTIAL, is_stream};
+use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// What is written beside the figures, which are on stdout.
@@ -64,6 +66,25 @@ fn try_beside(path: &Path) -> io::Result<()> {
         // Another process is just writing it, so it can be made; by the time that this one writes, the other has ended.
         Err(problem) if problem.kind() == io::ErrorKind::WouldBlock => Ok(()),
         tried => tried.map(drop),
+    }
+}
+
+/// Of an output that is a pipe: waits until somebody reads it, which it says, and holds it open for as long as the answer lives. Whoever asks
+/// before he takes signals for wishes is ended by the first, as anybody who waits.
+pub(crate) fn hold_pipe(path: &Path, ui: &Ui) -> Result<Option<File>, CliError> {
+    let of_path = |problem: io::Error| CliError::file(path, &problem);
+    if !std::fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo()) {
+        return Ok(None);
+    }
+    let mut at_once = File::options();
+    at_once.write(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+    match at_once.open(path) {
+        Ok(pipe) => Ok(Some(pipe)),
+        Err(problem) if problem.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
+            ui.say(&format!("{} is a pipe: waiting for somebody to read it", path.display()));
+            File::options().write(true).open(path).map(Some).map_err(of_path)
+        }
+        Err(problem) => Err(of_path(problem)),
     }
 }
 

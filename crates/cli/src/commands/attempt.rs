@@ -149,6 +149,7 @@ pub(crate) fn attempt(args: &TryArgs, ui: &Ui) -> Result<(), CliError> {
         // What cannot be written is not recorded.
         super::writing::target(kept, None)?;
     }
+    let _held = args.keep.as_deref().map(|kept| outputs::hold_pipe(kept, ui)).transpose()?;
     let on = args.device.as_deref().map(here::named).transpose()?;
     if args.cold {
         empty_page_cache()?;

@@ -249,6 +249,8 @@ fn execute(
     let outcome = plan.planned.outcome(runs, plan.threads, plan.brought, &Bars::new(ui))?;
     let Outcome { comparison, mut remarks } = outcome;
     remarks.extend(plan.left_out.clone());
+    let pipes = [&output.save_spec, &output.html, &output.csv].into_iter().flatten();
+    let _held = pipes.map(|path| outputs::hold_pipe(path, ui)).collect::<Result<Vec<_>, _>>()?;
     if let Some(path) = &output.save_spec {
         let specs: Vec<RunSpec> = comparison.runs.iter().map(|run| run.spec.clone()).collect();
         outputs::write(path, spec_file::print(&specs)?)?;

@@ -332,6 +332,7 @@ fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
     check_json(&args.output, ui)?;
     target(&args.output, args.to)?;
     outputs::check(&[("--output", Some(&args.output))], &[])?;
+    let _held = outputs::hold_pipe(&args.output, ui)?;
     quieted::restore(ui);
     let stop =
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;

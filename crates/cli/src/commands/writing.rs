@@ -1,6 +1,7 @@
 //! A trace into a file: which format its name means, what was written, and what that format does not hold.
 
 use crate::error::CliError;
+use crate::outputs;
 use crate::ui::Ui;
 use forerun_study::human;
 use forerun_trace::{Format, WriteError};
@@ -47,6 +48,7 @@ pub(crate) fn write(
     ui: &Ui,
 ) -> Result<Written, CliError> {
     let format = if is_dash(path) { to.unwrap_or(Format::Csv) } else { target(path, to)? };
+    let _held = outputs::hold_pipe(path, ui)?;
     let written = if is_dash(path) {
         forerun_trace::write_to(&mut std::io::stdout(), format, trace)
     } else {

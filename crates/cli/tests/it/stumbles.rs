@@ -480,3 +480,33 @@ fn a_request_of_more_than_can_be_is_no_end_of_advise() {
         assert!(matches!(done.status.code(), Some(1 | 2)) && said.contains("record 1: "), "{said}");
     }
 }
+
+#[test]
+fn a_pipe_that_nobody_reads_is_waited_for_with_a_word_and_the_first_signal_ends_that() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (pipe, html) = (at("t.csv"), at("page"));
+    for path in [&pipe, &html] {
+        assert!(std::process::Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
+    }
+    let reads = "random:size=1MiB,requests=9";
+    for words in [
+        &["trace", "synth", reads, "-o", &pipe][..],
+        &["sim", reads, "--device", "nvme", "--html", &html],
+        &["try", "--keep", &pipe, "--", "true"],
+        &["trace", "record", "--files", "-o", &pipe, "--", "true"],
+    ] {
+        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_forerun"))
+            .args(words)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let said = std::io::BufReader::new(child.stderr.take().expect("piped"));
+        let waits = |line: &String| line.contains("is a pipe: waiting for somebody to read it");
+        assert!(std::io::BufRead::lines(said).map_while(Result::ok).any(|line| waits(&line)), "{words:?}");
+        let sent = std::process::Command::new("kill").arg(child.id().to_string()).status();
+        assert!(sent.expect("kill").success());
+        assert_eq!(child.wait().expect("ours").code(), None, "{words:?}: ended by the signal");
+    }
+}

@@ -195,6 +195,11 @@ mod tests {
         assert!(at("Do this: more memory.") < at("echo &lt;1&gt;"));
         assert!(at("echo &lt;1&gt;") < at("<td>1.20×</td>") && at("<td>1.20×</td>") < at("it reads"));
         assert!(at("it reads") < at("The simulation that this rests on"));
+        assert!(
+            page.contains("<dt>as it is</dt>")
+                && !page.contains("<dt>none</dt>")
+                && !page.contains("<dt>oracle</dt>")
+        );
         // Nothing there says another thing than the advice.
         assert!(!page.contains("was fastest") && !page.contains("To do first"));
     }
