@@ -282,9 +282,15 @@ impl Source {
         self.layout.unwrap_or(*self.array.spec())
     }
 
-    /// A member in words; what has members of its own behind it, where errors of those are said by their numbers, is the array.
+    /// A member in words, with its file where it is the only one; what has members of its own behind it, where errors of those are said by their numbers, is the array.
     pub(crate) fn who(&self, member: impl std::fmt::Display) -> String {
-        if self.layout.is_some() { "array".into() } else { format!("member {member}") }
+        if self.layout.is_some() {
+            return "array".into();
+        }
+        match &self.members[..] {
+            [Member { file: Some(files), .. }] => format!("member {member} ({})", shown(files.path())),
+            _ => format!("member {member}"),
+        }
     }
 
     /// The members of an array behind the one that there is.
