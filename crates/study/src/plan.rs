@@ -21,6 +21,7 @@ use forerun_sim::said::Said;
 use forerun_sim::spec::{RunSpec, SPEC_VERSION};
 use forerun_trace::ReadOptions;
 use forerun_trace::record::Name;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Host cache where a scheme has a host part: 512 MiB (design, "Caches").
@@ -79,10 +80,12 @@ pub fn specs(
     layers.array |= array;
     let common = spec(setup, assumed, layers)?;
     let default = [if layers.array { ARRAY_CACHE_DEFAULT } else { 0 }];
-    let caches: &[u64] = if setup.cache.is_empty() { &default } else { &setup.cache };
+    let mut caches = if setup.cache.is_empty() { default.to_vec() } else { setup.cache.clone() };
+    let mut seen = BTreeSet::new();
+    caches.retain(|&cache| seen.insert(cache));
     let mut specs = Vec::with_capacity(inputs.len() * caches.len() * asked.len());
     for input in inputs {
-        for &cache_bytes in caches {
+        for &cache_bytes in &caches {
             specs.extend(asked.iter().map(|scheme| RunSpec {
                 input: input.clone(),
                 scheme: scheme.clone(),
@@ -262,13 +265,13 @@ mod tests {
     }
 
     #[test]
-    fn of_several_caches_each_has_all_the_runs() {
+    fn of_several_caches_each_has_all_the_runs_and_one_that_is_said_twice_has_them_once() {
         #[derive(clap::Parser)]
         struct Line {
             #[command(flatten)]
             setup: SetupArgs,
         }
-        let setup = <Line as clap::Parser>::parse_from(["forerun", "--cache", "16MiB,64MiB"]).setup;
+        let setup = <Line as clap::Parser>::parse_from(["forerun", "--cache", "16MiB,64MiB,16384KiB"]).setup;
         let assumed = setup.assumed(&[]);
         let inputs = ["forward:size=1MiB".to_owned()];
         let all = specs(&inputs, &["asp".to_owned()], &setup, &assumed, true, &[]).expect("known schemes");

@@ -33,7 +33,7 @@ pub(crate) struct MrcArgs {
     /// Retentions: lru, arc, s3fifo, sieve, belady
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "lru", value_parser = traces::kept_by)]
     retention: Vec<&'static Baseline>,
-    /// Cache sizes: bytes with a unit (10M), blocks of 4 KiB without one, shares of the footprint (10%) [default: 1% to 100%]
+    /// Cache sizes: bytes with a unit (10M), blocks of 4 KiB without one, shares of the footprint of all devices together (10%) [default: 1% to 100%]
     #[arg(long, visible_alias = "cache", value_name = "SIZE,…", value_delimiter = ',', value_parser = size)]
     cache_blocks: Vec<Size>,
     /// Which devices of the trace share a cache: concat (all), only:DEV, one-array-each (rows for each device)
