@@ -112,7 +112,7 @@ impl Summary {
             .collect();
         let all = if lines.is_empty() { "" } else { "all: " };
         lines.push(format!(
-            "{all}in {}: {}; {} and {} of members, {} of theirs{}",
+            "{all}in {}: {}; {} and {} of members, {}{}",
             human::duration(float(self.elapsed_ns)),
             self.all.line(seconds),
             counted(self.member_reads, "read"),
@@ -213,6 +213,9 @@ mod tests {
         let expected = "in 10.0 s: 100 reads (100 MiB, 10.0 MiB/s): 25.0% from the cache, 50.0% read ahead, 0.0% late, 25.0% missed; prefetched \
                         1.00 MiB, 50.0% used, 0.0% wasted; 1 read and 0 writes of members, 0 errors";
         assert_eq!(lines, [expected]);
+        // One member that failed may be an error to several clients, or to none.
+        let failed = Summary { member_errors: 256, errors: 1, ..summary(&[""]) }.lines();
+        assert!(failed[0].ends_with("0 writes of members, 256 errors, 1 error to clients"), "{failed:?}");
     }
 
     #[test]
