@@ -345,8 +345,14 @@ fn a_stripe_says_what_of_its_members_it_leaves_out() {
 fn a_command_that_fails_fails_the_server_with_its_own_code() {
     let (_keep, folder) = folder();
     let image = folder.join("a.img").display().to_string();
-    assert!(fails(&["serve", "--over", &image, "--run", "exit 7"], 7).contains("exit status: 7"));
-    fails(&["serve", "--over", &image, "--run", "kill -9 $$"], 137);
+    let ended = |words: &[&str], code| {
+        let words = [&["serve", "--over", &image][..], words].concat();
+        let done = forerun(&words).assert().code(code).get_output().clone();
+        String::from_utf8(done.stderr).expect("UTF-8")
+    };
+    assert!(ended(&["--run", "exit 7"], 7).contains("the command failed: exit status: 7"));
+    assert!(ended(&["--run", "kill -9 $$"], 137).contains("signal: 9"));
+    assert_eq!(ended(&["--quiet", "--run", "exit 7"], 7), "", "it has said why itself");
 }
 
 #[test]
