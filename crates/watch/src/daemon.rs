@@ -521,6 +521,9 @@ impl Daemon {
         }
         let is_missed = pages.end == pages.start + 1;
         let Some(place) = self.places_of.touched(pid, file, pages) else { return };
+        if !self.places_of.is_proven(pid, file) {
+            return;
+        }
         if is_missed {
             self.patterns.missed(time, pid, file, place.start, place.end - place.start);
         }

@@ -23,6 +23,8 @@ const TOUCHED: u64 = 16;
 const MORE: u64 = 4;
 /// Places that may be left out, less one.
 const SKIP_MAX: i64 = 4;
+/// Equal distances in a row beyond the first two that prove a pattern.
+const PROOF: u32 = 3;
 /// Threads and files that are known at once.
 const READERS_MAX: usize = 4_096;
 /// Where nothing says how much the kernel reads around a fault, pages.
@@ -34,6 +36,8 @@ struct Reader {
     /// The last place, and the distance to it.
     place: u64,
     step: i64,
+    /// How often in a row it was the same as before.
+    same: u32,
     /// Pages of a place.
     pages: u64,
 }
@@ -52,7 +56,9 @@ impl Reader {
             }
             return false;
         }
-        self.step = page.cast_signed().saturating_sub(self.place.cast_signed());
+        let step = page.cast_signed().saturating_sub(self.place.cast_signed());
+        self.same = if step == self.step { self.same.saturating_add(1) } else { 0 };
+        self.step = step;
         self.place = page;
         self.step.unsigned_abs() > around
     }
@@ -63,6 +69,7 @@ impl Reader {
         let found = (1..=SKIP_MAX).filter_map(place).find(|place| pages.contains(place));
         let Some(place) = found.filter(|_| self.step.unsigned_abs() > around) else { return false };
         self.place = place;
+        self.same = self.same.saturating_add(1);
         true
     }
 }
@@ -81,6 +88,12 @@ impl Mapped {
         self.readers.contains_key(&(thread, file))
     }
 
+    /// Whether its places are where the distance between the last ones leads to, several times in a row. Whoever touches all of a file in an order that is none has
+    /// the same distance twice now and then, and would lose the kernel's read-ahead around each fault by being taken for a reader with a pattern.
+    pub(crate) fn is_proven(&self, thread: u32, file: FileId) -> bool {
+        self.readers.get(&(thread, file)).is_some_and(|reader| reader.same >= PROOF)
+    }
+
     /// A thread touched pages of a mapped file, one if it faulted on it; what that is as a read, if it is a place far from the last.
     pub(crate) fn touched(&mut self, thread: u32, file: FileId, pages: Range<u64>) -> Option<Range<u64>> {
         let exact = pages.end == pages.start + 1;
@@ -91,7 +104,7 @@ impl Mapped {
             if self.readers.len() >= READERS_MAX {
                 self.readers.clear();
             }
-            let begun = Reader { place: pages.start, step: 0, pages: 1 };
+            let begun = Reader { place: pages.start, step: 0, same: 0, pages: 1 };
             self.readers.insert((thread, file), begun);
             return Some(begun.read());
         }
@@ -143,6 +156,21 @@ mod tests {
     fn who_reads_in_order_or_within_what_the_kernel_loads_around_is_shown_nothing_of() {
         assert_eq!(shown(&[0..1, 16..17, 32..33, 64..65, 80..96]), [(0, 1)]);
         assert_eq!(shown(&[500..501, 468..469, 436..437]), [(500, 501)]);
+    }
+
+    #[test]
+    fn a_pattern_is_proven_by_distances_that_are_the_same_several_times_in_a_row() {
+        let mut mapped = Mapped { around: BTreeMap::from([((7, 0), 32)]), ..Mapped::default() };
+        let mut proven = |touch: Range<u64>| {
+            let _ = mapped.touched(1, FILE, touch);
+            mapped.is_proven(1, FILE)
+        };
+        let places = [0, 64, 128, 192, 256, 320].map(|page| proven(page..page + 1));
+        assert_eq!(places, [false, false, false, false, true, true]);
+        assert!(proven(384..400), "what is mapped where it leads to is a place");
+        // Elsewhere, and then the same distance twice by chance.
+        let places = [5_000, 4_900, 4_800, 5_100, 5_300].map(|page| proven(page..page + 1));
+        assert_eq!(places, [false; 5]);
     }
 
     #[test]
