@@ -12,19 +12,21 @@ use forerun_sim::spec::CLUSTER_BLOCKS;
 
 /// A size on the command line. A bare number that holds no block was meant with a unit.
 pub fn size(text: &str) -> Result<u64, String> {
-    let bytes = parse_size(text).map_err(|problem| problem.to_string())?;
-    if (1..BLOCK_BYTES).contains(&bytes) {
-        let bare = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-        return Err(format!("{bytes} bytes hold no block of 4 KiB; did you mean {bare}M?"));
-    }
-    Ok(bytes)
+    none_or_a_block(text, "bytes hold no block of 4 KiB")
 }
 
 /// Bytes a second on the command line.
 pub fn rate(text: &str) -> Result<u64, String> {
-    size(text).map_err(|why| {
-        why.replace("bytes hold no block of 4 KiB", "bytes a second are not one block of 4 KiB")
-    })
+    none_or_a_block(text, "bytes a second are not one block of 4 KiB")
+}
+
+fn none_or_a_block(text: &str, wrong: &str) -> Result<u64, String> {
+    let bytes = parse_size(text).map_err(|problem| problem.to_string())?;
+    if (1..BLOCK_BYTES).contains(&bytes) {
+        let bare = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+        return Err(format!("{bytes} {wrong}; did you mean {bare}M?"));
+    }
+    Ok(bytes)
 }
 
 /// A time on the command line, in nanoseconds: at most a second.

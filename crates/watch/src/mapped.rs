@@ -23,7 +23,7 @@ const TOUCHED: u64 = 16;
 const MORE: u64 = 4;
 /// Places that may be left out, less one.
 const SKIP_MAX: i64 = 4;
-/// Equal distances in a row beyond the first two that prove a pattern.
+/// How often in a row a distance must be the one before again to prove a pattern.
 const PROOF: u32 = 3;
 /// Threads and files that are known at once.
 const READERS_MAX: usize = 4_096;

@@ -464,6 +464,8 @@ fn what_would_be_passed_over_without_a_word_is_refused() {
     let said =
         fails(&["trace", "convert", &path, "-", "--to", "disksim", "--columns", "offset=off,bytes=bytes"], 2);
     assert!(said.contains("is read but not written"), "{said}");
+    let said = fails(&["sim", "random:size=1MiB,requests=9", "--bus", "1"], 2);
+    assert!(said.contains("1 bytes a second are not one block of 4 KiB"), "{said}");
     let said = fails(&["explain", "streams(R=0)"], 2);
     assert!(said.starts_with("forerun: SCHEME: "), "{said}");
 }

@@ -252,10 +252,9 @@ impl Volume {
             self.bad.healed(flying.disk, Extent { start: first, blocks: piece.blocks });
         }
         self.arena.take_back(lease);
+        let is_void = !good && self.is_void();
         let split = self.bad.splits.get_mut(&command).expect("a command stays until its last piece is here");
         split.left -= 1;
-        let is_void = !good && self.is_void();
-        let split = self.bad.splits.get_mut(&command).expect("it was there a moment ago");
         if is_void {
             split.holes.extend(piece.iter().map(|block| Extent { start: block, blocks: 1 }));
         } else if !good && piece.blocks > 1 {
