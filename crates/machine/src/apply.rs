@@ -7,9 +7,12 @@
 //! has edited, or another disk that has come under the name stays as it is.
 //!
 //! ```text
-//!   begin ──note──▶ trying ──set(before) ⇄ set(after): measured──▶ keep: value and rule ──▶ undo
-//!                      └──────────────── take back ──────────────────────────────────────────┘
+//!   hold ──▶ begin ──note──▶ trying ──set(before) ⇄ set(after): measured──▶ keep: value and rule ──▶ undo
+//!                               └──────────────── take back ──────────────────────────────────────────┘
 //! ```
+//!
+//! Who applies or takes back is alone ([`hold`]): what is tried at this moment is not taken back by another. A trial that was cut off by a kill has a mark
+//! beside its note ([`Change::is_tried`]).
 
 use crate::arrival::Arrival;
 use crate::device::BlockDevice;
@@ -17,7 +20,7 @@ use crate::modprobe::{self, Without};
 use crate::root::Root;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -45,6 +48,9 @@ pub enum ApplyError {
         /// The value after.
         after: u64,
     },
+    /// Another process applies or takes back at this moment.
+    #[error("a change is tried or taken back at this moment by another process: wait for its end, or end it")]
+    Busy,
     /// The kernel has no such setting.
     #[error("there is no {what} that could be set")]
     NoSetting {
@@ -95,8 +101,13 @@ impl ApplyError {
     /// Whether the user may not.
     #[must_use]
     pub fn is_denied(&self) -> bool {
-        let denied = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
-        matches!(self, Self::Io { source, .. } if denied.contains(&source.kind()))
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+    }
+
+    /// Whether nobody may: the file system is read-only.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::ReadOnlyFilesystem)
     }
 }
 
@@ -272,6 +283,23 @@ impl Change {
         root.path(&format!("{NOTES}/{}.toml", self.setting.slug()))
     }
 
+    /// There while it is tried.
+    fn mark(&self, root: &Root) -> PathBuf {
+        root.path(&format!("{NOTES}/{}.tried", self.setting.slug()))
+    }
+
+    /// Whether it was begun and neither kept nor taken back: it is tried by whoever holds the notes, or was when that was cut off.
+    #[must_use]
+    pub fn is_tried(&self, root: &Root) -> bool {
+        self.mark(root).exists()
+    }
+
+    /// The value now.
+    #[must_use]
+    pub fn value(&self, root: &Root) -> Option<u64> {
+        root.number(&self.setting.file())
+    }
+
     /// What the file of options was before, byte for byte, until our line is out of it again; not there where there was no file.
     fn backup(&self, root: &Root) -> PathBuf {
         root.path(&format!("{NOTES}/{}.conf.before", self.setting.slug()))
@@ -284,8 +312,7 @@ impl Change {
     /// the name of ours, [`ApplyError::NoFile`] or [`ApplyError::Hides`] if the options are no file of their own, [`ApplyError::Io`] without the right to.
     pub fn begin(&self, root: &Root) -> Result<(), ApplyError> {
         let note = self.note(root);
-        if note.exists() {
-            let Self { setting, before, after, .. } = read_note(&note)?;
+        if let Some(Self { setting, before, after, .. }) = read_note(&note)? {
             return Err(ApplyError::Applied { what: setting.to_string(), before, after });
         }
         let folder = root.path(NOTES);
@@ -295,14 +322,9 @@ impl Change {
         let text = self
             .to_note()
             .map_err(|problem| ApplyError::Note { path: note.clone(), what: problem.to_string() })?;
-        let written = File::create_new(&note).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        });
-        written.map_err(|source| {
-            drop(std::fs::remove_file(&note));
-            ApplyError::Io { path: note, source }
-        })
+        let mark = self.mark(root);
+        File::create(&mark).map_err(ApplyError::io(&mark))?;
+        write_whole(&note, &text).inspect_err(|_| drop(std::fs::remove_file(&mark)))
     }
 
     fn to_note(&self) -> Result<String, toml::ser::Error> {
@@ -357,6 +379,11 @@ impl Change {
     /// [`ApplyError::Io`], and [`ApplyError::NoFile`] if the options have become no file of their own.
     pub fn keep(&self, root: &Root) -> Result<(), ApplyError> {
         self.set(root, self.after)?;
+        self.write_rule(root)?;
+        forget(self.mark(root))
+    }
+
+    fn write_rule(&self, root: &Root) -> Result<(), ApplyError> {
         let Some(rule) = &self.rule else { return Ok(()) };
         let path = self.rule_path(root);
         if let Some(folder) = path.parent() {
@@ -381,7 +408,7 @@ impl Change {
             Setting::Window(device) => arrival.is_some_and(|arrival| arrival.is_past(root, device)),
             Setting::Parameter { .. } => false,
         };
-        let setting = match root.number(&self.setting.file()) {
+        let setting = match self.value(root) {
             None => Back::Gone,
             Some(_) if replaced => Back::Replaced,
             Some(now) if now == self.before => Back::Restored,
@@ -395,13 +422,9 @@ impl Change {
             Setting::Window(_) => self.take_rule(root)?,
             Setting::Parameter { .. } => self.take_line(root)?,
         };
-        let note = self.note(root);
-        match std::fs::remove_file(&note) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                Err(ApplyError::Io { path: note, source })
-            }
-            _ => Ok(TakenBack { setting, rule }),
-        }
+        forget(self.note(root))?;
+        forget(self.mark(root))?;
+        Ok(TakenBack { setting, rule })
     }
 
     fn take_rule(&self, root: &Root) -> Result<Back, ApplyError> {
@@ -438,12 +461,7 @@ impl Change {
             }
         };
         // What it was for is done: nothing but our line has changed by us.
-        match std::fs::remove_file(&backup) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                return Err(ApplyError::Io { path: backup, source });
-            }
-            _ => {}
-        }
+        forget(backup)?;
         Ok(back)
     }
 }
@@ -494,17 +512,69 @@ fn replace(path: &Path, beside: &Path, text: &str) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// All changes that were made and not taken back, in order of their settings.
+/// The notes, for one process; what it holds ends with it.
+#[derive(Debug)]
+pub struct Hold(#[expect(dead_code, reason = "it is held open")] File);
+
+/// Nobody else applies or takes back until what is returned is dropped.
 ///
 /// # Errors
-/// [`ApplyError::Note`] for a note that is none of ours.
-pub fn applied(root: &Root) -> Result<Vec<Change>, ApplyError> {
-    let names = root.names(NOTES).into_iter().filter(|name| name.ends_with(".toml"));
-    names.map(|name| read_note(&root.path(&format!("{NOTES}/{name}")))).collect()
+/// [`ApplyError::Busy`] if somebody does, [`ApplyError::Io`] without the right to.
+pub fn hold(root: &Root) -> Result<Hold, ApplyError> {
+    let folder = root.path(NOTES);
+    std::fs::create_dir_all(&folder).map_err(ApplyError::io(&folder))?;
+    let path = folder.join("lock");
+    let file = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(ApplyError::io(&path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Hold(file)),
+        Err(TryLockError::WouldBlock) => Err(ApplyError::Busy),
+        Err(TryLockError::Error(source)) => Err(ApplyError::Io { path, source }),
+    }
 }
 
-fn read_note(path: &Path) -> Result<Change, ApplyError> {
-    let text = std::fs::read_to_string(path).map_err(ApplyError::io(path))?;
+/// All changes that were made and not taken back, in order of their settings; those whose note cannot be read as errors.
+///
+/// # Errors
+/// [`ApplyError::Io`] where notes cannot be looked for; that there are none is no error.
+pub fn noted(root: &Root) -> Result<Vec<Result<Change, ApplyError>>, ApplyError> {
+    let folder = root.path(NOTES);
+    match std::fs::read_dir(&folder) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            return Err(ApplyError::Io { path: folder, source });
+        }
+        _ => {}
+    }
+    let names =
+        root.names(NOTES).into_iter().filter(|name| name.ends_with(".toml") && !name.starts_with('.'));
+    Ok(names.filter_map(|name| read_note(&folder.join(name)).transpose()).collect())
+}
+
+/// The same, all of which can be read.
+///
+/// # Errors
+/// As [`noted`], and [`ApplyError::Note`] for a note that is none of ours.
+pub fn applied(root: &Root) -> Result<Vec<Change>, ApplyError> {
+    noted(root)?.into_iter().collect()
+}
+
+/// Removes a file, be it there or not.
+fn forget(path: PathBuf) -> Result<(), ApplyError> {
+    match std::fs::remove_file(&path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(ApplyError::Io { path, source }),
+        _ => Ok(()),
+    }
+}
+
+/// A note. One without a word is none: whoever wrote it was cut off before anything was changed.
+fn read_note(path: &Path) -> Result<Option<Change>, ApplyError> {
+    let text = match std::fs::read_to_string(path) {
+        Err(problem) if problem.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(ApplyError::io(path))?,
+    };
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
     let is_window = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(WINDOWS));
     let read = if is_window {
         toml::from_str(&text).map(|WindowNote { device, before_kib, after_kib, rule, arrival }| Change {
@@ -523,5 +593,6 @@ fn read_note(path: &Path) -> Result<Change, ApplyError> {
             arrival: None,
         })
     };
-    read.map_err(|problem| ApplyError::Note { path: path.to_owned(), what: problem.message().to_owned() })
+    read.map(Some)
+        .map_err(|problem| ApplyError::Note { path: path.to_owned(), what: problem.message().to_owned() })
 }

@@ -1,6 +1,6 @@
 //! A setting that is changed on a made-up machine, and what taking it back leaves alone.
 
-use forerun_machine::apply::{ApplyError, Back, Change, TakenBack, applied};
+use forerun_machine::apply::{ApplyError, Back, Change, TakenBack, applied, hold, noted};
 use forerun_machine::{Machine, Root};
 use std::path::Path;
 use tempfile::TempDir;
@@ -129,6 +129,35 @@ fn a_rule_of_somebody_else_and_a_note_that_is_none_are_not_touched() {
     assert_eq!(applied(&root).expect("readable"), []);
     put(folder.path(), "var/lib/forerun/applied/read-ahead-vda.toml", "not = 'ours'\n");
     assert!(matches!(applied(&root), Err(ApplyError::Note { .. })));
+}
+
+#[test]
+fn one_at_a_time_applies_and_a_trial_is_known_from_what_was_kept() {
+    let (_folder, root, change) = machine();
+    let held = hold(&root).expect("nobody else");
+    assert!(matches!(hold(&root), Err(ApplyError::Busy)));
+    change.begin(&root).expect("a note");
+    assert!(change.is_tried(&root));
+    change.keep(&root).expect("set");
+    assert!(!change.is_tried(&root));
+    change.take_back(&root).expect("taken back");
+    change.begin(&root).expect("a note");
+    change.take_back(&root).expect("taken back");
+    assert!(!change.is_tried(&root));
+    drop(held);
+    hold(&root).expect("nobody any more");
+}
+
+#[test]
+fn a_note_without_a_word_is_none_and_one_that_is_damaged_hides_no_other() {
+    let (folder, root, change) = machine();
+    let note = "var/lib/forerun/applied/read-ahead-vda.toml";
+    put(folder.path(), note, "");
+    assert_eq!(applied(&root).expect("readable"), []);
+    change.begin(&root).expect("whoever wrote that had changed nothing");
+    put(folder.path(), "var/lib/forerun/applied/read-ahead-sdz.toml", "device = 3\n");
+    let all = noted(&root).expect("readable");
+    assert!(matches!(&all[..], [Err(ApplyError::Note { .. }), Ok(one)] if *one == change), "{all:?}");
 }
 
 #[test]

@@ -6,7 +6,8 @@
 //!
 //! What the engine starts in one turn goes to workers by file, many pieces at a time: a file is opened once for all of them, they are
 //! all asked for before the first is waited for, and a batch of small pieces does not cost a thread each. Workers are made as they
-//! are needed. A piece whose reader has come to it before it went out is not asked for.
+//! are needed. A piece whose reader has come to it before it went out is not asked for, nor one whose reader has ended; what such a one has on its way is
+//! not waited for.
 //!
 //! The same schemes decide as in the simulator and the server. A file's blocks have a place in the engine's volume
 //! ([`FileMap`]); its size is asked once, so that nothing is wished beyond its end. Buffered reads are shown, and
@@ -76,8 +77,9 @@ struct Request {
     file: FileId,
     /// Where it is, if no number opens it.
     path: Option<Arc<Path>>,
-    /// Whose wish it is, and who pays.
+    /// Whose wish it is, whether it lived when this was made, and who pays.
     reader: u32,
+    lived: bool,
     charge: Charge,
     pieces: Vec<Piece>,
     /// Not to touch any of their pages.
@@ -87,6 +89,12 @@ struct Request {
 impl Request {
     fn pages(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.pages).sum()
+    }
+
+    /// Its reader has ended since: nobody waits for it, and whoever unmounts is not to find a file open. One that was unknown before is of another
+    /// name space of processes.
+    fn is_called_off(&self) -> bool {
+        self.lived && !sys::lives(self.reader)
     }
 }
 
@@ -368,8 +376,8 @@ impl Ahead {
                 None => {
                     let (volume, charge) = (Arc::clone(volume), self.charge.clone());
                     let (pieces, by_frames) = (Vec::from([piece]), self.by_frames);
-                    let path = self.paths.get(&file).cloned();
-                    requests.push(Request { volume, file, path, reader, charge, pieces, by_frames });
+                    let (path, lived) = (self.paths.get(&file).cloned(), sys::lives(reader));
+                    requests.push(Request { volume, file, path, reader, lived, charge, pieces, by_frames });
                 }
             }
         }
@@ -466,8 +474,12 @@ fn work(queue: &Mutex<Receiver<Request>>, say: &Sender<u32>, idle: &AtomicUsize)
 
 /// Reads pieces ahead, and says of each when its last page is there; false if nobody listens any more.
 fn read(request: &Request, say: &Sender<u32>) -> bool {
+    let nothing = || request.pieces.iter().all(|piece| say.send(piece.command).is_ok());
+    if request.is_called_off() {
+        return nothing();
+    }
     let file = volumes::open_number(&request.volume, request.file.inode, request.path.as_deref());
-    let Ok(file) = file else { return request.pieces.iter().all(|piece| say.send(piece.command).is_ok()) };
+    let Ok(file) = file else { return nothing() };
     let stretches = |piece: &Piece| {
         let (first, end) = (piece.first, piece.first + piece.pages);
         let chunk = request.volume.chunk_pages;
@@ -480,7 +492,9 @@ fn read(request: &Request, say: &Sender<u32>) -> bool {
     let file = fs::File::from(file);
     request.pieces.iter().all(|piece| {
         let last = piece.first + piece.pages - 1;
-        if request.by_frames {
+        if request.is_called_off() {
+            // It comes without us.
+        } else if request.by_frames {
             drop(pages::until_here(file.as_fd(), last));
         } else {
             let _ = file.read_at(&mut [0], last * 4096);
@@ -530,6 +544,35 @@ mod tests {
         assert!(wished.pages > 200 && wished.used > 200 && wished.dropped == 0, "{wished:?}");
         let here = sys::cached(file.as_fd(), 0, 64 << 20).unwrap_or(wished.pages);
         assert!(here >= wished.pages, "what was wished for is in memory: {here} of {wished:?}");
+    }
+
+    #[test]
+    fn a_request_is_called_off_when_its_reader_has_ended_and_not_when_it_was_never_known() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let Some(volume) = Volumes::now().holding(root.path()) else { return };
+        let mut child = std::process::Command::new("cat");
+        let child = child.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).spawn();
+        let mut child = child.expect("coreutils");
+        let mut request = Request {
+            volume: Arc::new(volume),
+            file: FileId { major: 0, minor: 0, inode: 0 },
+            path: None,
+            reader: child.id(),
+            lived: sys::lives(child.id()),
+            charge: Charge::default(),
+            pieces: Vec::from([1, 2].map(|command| Piece { command, first: 0, pages: 1 })),
+            by_frames: false,
+        };
+        assert!(request.lived && !request.is_called_off());
+        drop(child.stdin.take());
+        child.wait().expect("ours");
+        assert!(request.is_called_off());
+        let (say, done) = channel();
+        assert!(read(&request, &say), "somebody listens");
+        assert_eq!(done.try_iter().collect::<Vec<_>>(), [1, 2], "the engine is told all the same");
+        request.lived = false;
+        assert!(!request.is_called_off(), "of a name space that is not ours");
+        assert!(!sys::lives(0) && !sys::lives(u32::MAX) && sys::lives(1));
     }
 
     #[test]

@@ -52,6 +52,7 @@ mod pace;
 pub mod pages;
 mod patterns;
 pub mod payers;
+mod places;
 pub mod pressure;
 mod probes;
 mod programs;

@@ -17,6 +17,7 @@ use crate::ahead::{Ahead, AheadError, Told, Wished};
 use crate::follow::PATTERNS;
 use crate::inputs::Log;
 use crate::payers::Charge;
+use crate::places::{PAUSE, Pace};
 use crate::volumes::Volumes;
 use forerun_core::engine::Seen;
 use forerun_core::policy::decisions::Decision;
@@ -31,19 +32,17 @@ pub(crate) const SUSPECTS_MAX: usize = 4_096;
 const MISSES: usize = 3;
 /// Decisions that are kept until something is asked for by them.
 const DECIDED_MAX: usize = 256;
-/// Longest time between two places that counts: a reader that sleeps is not slow.
-const PAUSE: u64 = 200_000_000;
 /// A reader that was silent for so long is over.
 const SILENT: u64 = 1_000_000_000;
-/// Places without anything to ask for after which a reader is followed no more.
+/// Reads without anything to ask for after which a reader is followed no more.
 const UNHELPED: u64 = 512;
 /// Places over which it is measured whether a reader is faster.
 const PLACES: u64 = 64;
 /// Percent of the time before that has to be saved at least.
 const FASTER: u64 = 105;
-/// Marks of the kernel's own read-ahead, and how many for each three places, after which a reader is in order and none of ours.
+/// Marks of the kernel's own read-ahead, and how many for each three reads, after which a reader is in order and none of ours.
 const MARKS: u64 = 8;
-const MARKS_OF_PLACES: u64 = 3;
+const MARKS_OF_READS: u64 = 3;
 /// Misses for which a reader that was not faster is let alone, at first and at most.
 const DEAF: u32 = 256;
 const DEAF_MAX: u32 = 1 << 20;
@@ -114,49 +113,6 @@ pub(crate) enum Act {
     Say { pid: u32, file: FileId, what: What },
 }
 
-/// Times between places.
-#[derive(Clone, Copy, Debug, Default)]
-struct Pace {
-    last: u64,
-    places: u64,
-    spent: u64,
-    /// The longest of them.
-    longest: u64,
-}
-
-impl Pace {
-    fn place(&mut self, time: u64) {
-        let took = time.saturating_sub(self.last);
-        if self.last > 0 && took < PAUSE {
-            self.spent += took;
-            self.places += 1;
-            self.longest = self.longest.max(took);
-        }
-        self.last = self.last.max(time);
-    }
-
-    /// What the others come to without the longest: of the few places before a reader is known, one waited for metadata too, or for a
-    /// disk that was asleep, and the others would be told to have been as slow.
-    fn but_the_longest(&self) -> Self {
-        if self.places < 2 {
-            return *self;
-        }
-        Self { spent: self.spent - self.longest, places: self.places - 1, ..*self }
-    }
-    /// How much faster `now` is than this, percent.
-    fn percent(&self, now: &Self) -> u64 {
-        let before = self.but_the_longest();
-        let each = |pace: &Self| u128::from(pace.spent) * 1_000 / u128::from(pace.places.max(1));
-        u64::try_from(each(&before) * 100 / each(now).max(1)).unwrap_or(u64::MAX)
-    }
-    /// Time that these places would have taken at the pace of `before`, less what they took.
-    fn earned(&self, before: &Self) -> u64 {
-        let before = before.but_the_longest();
-        let without = u128::from(before.spent) * u128::from(self.places) / u128::from(before.places.max(1));
-        u64::try_from(without).unwrap_or(u64::MAX).saturating_sub(self.spent)
-    }
-}
-
 /// Somebody who misses.
 #[derive(Debug, Default)]
 struct Suspect {
@@ -179,7 +135,10 @@ struct Reader {
     end: u64,
     /// A page of the next read that is not there.
     missing: Option<u64>,
-    /// Places when something was last asked for.
+    /// Its reads, and when it made the last of them.
+    reads: u64,
+    heard: u64,
+    /// How many they were when something was last asked for.
     helped: u64,
     /// Marks of the kernel's own read-ahead that it came to.
     marks: u64,
@@ -380,11 +339,11 @@ impl<A: Asks> Patterns<A> {
             }
         }
         let suspect = self.suspects.entry((pid, file)).or_default();
-        suspect.pace.place(time);
+        suspect.pace.learn(time, first);
         if suspect.deaf > 0 {
             // Of whom all is told, nothing more is, until it has been silent for long.
             suspect.deaf -= u32::from(suspect.deaf < u32::MAX);
-            suspect.pace = Pace { last: time, ..Pace::default() };
+            suspect.pace = Pace::since(time);
             return;
         }
         suspect.kept.push((time, first, first + pages));
@@ -403,11 +362,10 @@ impl<A: Asks> Patterns<A> {
     pub(crate) fn marked(&mut self, pid: u32, file: FileId, acts: &mut Vec<Act>) {
         let Some(reader) = self.readers.get_mut(&(pid, file)) else { return };
         reader.marks += 1;
-        if self.named.is_none() && reader.marks >= MARKS && reader.marks * MARKS_OF_PLACES > reader.now.places
-        {
+        if self.named.is_none() && reader.marks >= MARKS && reader.marks * MARKS_OF_READS > reader.reads {
             // Places before were misses, and now they are not: that was not ours.
             let what = What::Over { places: reader.now.places, percent: 0, earned: 0 };
-            reader.now = Pace { last: reader.now.last, ..Pace::default() };
+            reader.now = Pace::since(reader.now.last);
             acts.push(Act::Say { pid, file, what });
             self.let_alone((pid, file), acts);
         }
@@ -421,10 +379,11 @@ impl<A: Asks> Patterns<A> {
     /// A process has read pages of a file that is followed; whether it is somebody who is read ahead of.
     pub(crate) fn read(&mut self, time: u64, pid: u32, file: FileId, first: u64, end: u64) -> bool {
         let Some(reader) = self.readers.get_mut(&(pid, file)) else { return false };
-        let again = reader.end == end && reader.now.places > 0;
+        let again = reader.end == end && reader.reads > 0;
         reader.end = end;
         if !again {
-            reader.now.place(time);
+            reader.now.place(time, first);
+            (reader.reads, reader.heard) = (reader.reads + 1, reader.heard.max(time));
             // Its own scheme stops by what is used; another may want to know what the device was asked for.
             let missing = reader.missing.take().is_some_and(|page| (first..end).contains(&page));
             let seen = match (&self.named, missing) {
@@ -445,7 +404,7 @@ impl<A: Asks> Patterns<A> {
         self.decided.drain(..old);
         for (pid, file) in self.ahead.helped() {
             if let Some(reader) = self.readers.get_mut(&(pid, file)) {
-                reader.helped = reader.now.places;
+                reader.helped = reader.reads;
                 continue;
             }
             self.begin(pid, file, acts);
@@ -473,19 +432,20 @@ impl<A: Asks> Patterns<A> {
         self.earned.readers += 1;
         if self.observe {
             // It was told; what it would have earned nobody knows.
-            let pace = Pace { last: suspect.pace.last, ..Pace::default() };
+            let pace = Pace::since(suspect.pace.last);
             self.suspects.insert((pid, file), Suspect { deaf: u32::MAX, pace, ..Suspect::default() });
             return;
         }
         acts.push(Act::Follow { pid, file, on: true });
         let (before, back_off) = (suspect.pace, suspect.back_off);
-        let now = Pace { last: before.last, ..Pace::default() };
         let reader = Reader {
             before,
-            now,
+            now: before.from_here(),
             shape,
             end: 0,
             missing: None,
+            reads: 0,
+            heard: before.last,
             helped: 0,
             marks: 0,
             judged: false,
@@ -527,7 +487,7 @@ impl<A: Asks> Patterns<A> {
     /// Readers that were silent, or are not helped any more, are over.
     pub(crate) fn end_silent(&mut self, now: u64, acts: &mut Vec<Act>) {
         let over = |reader: &Reader| {
-            now.saturating_sub(reader.now.last) > SILENT || reader.now.places > reader.helped + UNHELPED
+            now.saturating_sub(reader.heard) > SILENT || reader.reads > reader.helped + UNHELPED
         };
         self.end_those(over, acts);
         self.suspects.retain(|_, suspect| {
@@ -625,32 +585,12 @@ mod tests {
     const FILE: FileId = FileId { major: 7, minor: 0, inode: 12 };
 
     #[test]
-    fn what_is_earned_is_the_time_of_its_places_before_less_what_they_take_now() {
-        let mut before = Pace::default();
-        (1..=5).for_each(|k| before.place(k * 1_000_000));
-        let mut now = Pace { last: 5_000_000, ..Pace::default() };
-        (1..=100).for_each(|k| now.place(5_000_000 + k * 100_000));
-        assert_eq!(before.percent(&now), 1_000, "ten times as fast");
-        assert_eq!(now.earned(&before), 90_000_000);
-        now.place(now.last + PAUSE);
-        assert_eq!((now.places, now.earned(&before)), (100, 90_000_000), "sleep is not slowness");
-        let mut slow = Pace::default();
-        [1, 150, 151, 152].iter().for_each(|k| slow.place(k * 1_000_000));
-        assert_eq!(
-            (slow.percent(&now), now.earned(&slow)),
-            (1_000, 90_000_000),
-            "one wait for metadata says nothing"
-        );
-    }
-
-    #[test]
     fn a_reader_that_becomes_no_faster_is_let_alone_and_longer_each_time() {
         let mut patterns = Patterns::new(&Volumes::default(), false, None, &Charge::default())
             .expect("a scheme of a page cache");
         let mut acts = Vec::new();
         for turn in 0..2_u32 {
-            patterns.suspects.entry((1, FILE)).or_default().pace =
-                Pace { last: 1, places: 4, spent: 4_000, longest: 1_000 };
+            patterns.suspects.entry((1, FILE)).or_default().pace = Pace::of_four();
             patterns.begin(1, FILE, &mut acts);
             (1..=PLACES).for_each(|k| assert!(patterns.read(k * 1_000, 1, FILE, k, k + 1)));
             patterns.judge(&mut acts);
@@ -717,8 +657,7 @@ mod tests {
             let mut patterns = Patterns::new(&Volumes::default(), false, None, &Charge::default())
                 .expect("a scheme of a page cache");
             let mut acts = Vec::new();
-            patterns.suspects.entry((1, FILE)).or_default().pace =
-                Pace { last: 1, places: 4, spent: 4_000, longest: 1_000 };
+            patterns.suspects.entry((1, FILE)).or_default().pace = Pace::of_four();
             patterns.begin(1, FILE, &mut acts);
             for turn in 1..60_u64 {
                 patterns.read(turn * 1_000, 1, FILE, turn * 64, turn * 64 + 16);

@@ -330,6 +330,12 @@ pub(crate) fn children_read() -> u64 {
     u64::try_from(usage.ru_inblock).unwrap_or(0) * 512
 }
 
+/// Whether there is a process or thread of this number, be it another's.
+pub(crate) fn lives(number: u32) -> bool {
+    let number = i32::try_from(number).ok().and_then(rustix::process::Pid::from_raw);
+    number.is_some_and(|number| rustix::process::test_kill_process(number) != Err(rustix::io::Errno::SRCH))
+}
+
 /// The monotonic clock, which the times of events are of, nanoseconds.
 pub(crate) fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

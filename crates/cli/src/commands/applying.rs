@@ -8,12 +8,14 @@
 
 use crate::error::{CliError, Kind};
 use crate::ui::Ui;
-use forerun_machine::apply::{self, ApplyError, Back, Change, Setting, TakenBack};
+use forerun_machine::apply::{self, ApplyError, Back, Change, Hold, Setting, TakenBack};
 use forerun_machine::{Root, pools};
 use forerun_study::human;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io::{BufRead as _, IsTerminal as _};
+use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +25,10 @@ use std::time::{Duration, Instant};
 const ROUNDS: usize = 3;
 /// Faster by less than this over all rounds is not worth keeping.
 const PAYS: f64 = 1.02;
+/// How often it is looked whether a signal came.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How long a program has to end by itself after Ctrl-C.
+const OWN_END: Duration = Duration::from_secs(1);
 
 /// What is to be done beside the advice.
 #[derive(Clone, Debug)]
@@ -70,12 +76,15 @@ pub(super) fn apply(
     root: &Root,
     changes: &[Change],
     wish: &Wish,
+    held: Result<Hold, ApplyError>,
     ui: &Ui,
 ) -> Result<Option<Applied>, CliError> {
     let changes: Vec<&Change> = changes.iter().filter(|change| change.before != change.after).collect();
     if changes.is_empty() {
         return Ok(None);
     }
+    // Until all is kept or taken back, or another would take back what is tried here.
+    let _held = held.map_err(refused)?;
     if !wish.yes && !agreed(root, &changes)? {
         ui.say("nothing was changed");
         return Ok(None);
@@ -158,7 +167,9 @@ impl Applied {
             format!("Applied: {are}{measured}.")
         } else {
             let are = are(|set| format!("{} is {} as before", set.what, set.before));
-            format!("Not kept: it did not pay here{measured}. {are}.")
+            let faster = self.measured.is_some_and(|gain| gain >= PAYS);
+            let why = if faster { "was not faster in every round" } else { "did not pay here" };
+            format!("Not kept: it {why}{measured}. {are}.")
         });
         let mut rules: Vec<&str> = self.settings.iter().filter_map(|set| set.rule.as_deref()).collect();
         rules.dedup();
@@ -228,6 +239,8 @@ fn try_out(
     if wish.command.is_empty() {
         return Ok(rounds);
     }
+    let mut values =
+        Values { root, changes, now: changes.iter().map(|change| Some(change.before)).collect() };
     for round in 0..ROUNDS {
         let mut took = [0.0; 2];
         let first = round % 2;
@@ -236,32 +249,87 @@ fn try_out(
             let said: Vec<String> =
                 changes.iter().map(|change| format!("{} {}", change.setting, value(change))).collect();
             ui.say(&format!("round {} of {ROUNDS}, {}", round + 1, said.join(", ")));
-            changes.iter().try_for_each(|change| change.set(root, value(change))).map_err(refused)?;
+            values.set(value)?;
             (wish.cold)()?;
-            took[side] = timed(&wish.command)?.as_secs_f64();
+            let ran = timed(&wish.command, stop);
             if stop.load(Ordering::Relaxed) {
                 return Err(CliError::failure("advise --apply", "stopped: everything is as it was"));
             }
+            took[side] = ran?.as_secs_f64();
+            values.check()?;
         }
         rounds.push((took[0], took[1]));
     }
     Ok(rounds)
 }
 
-/// How long the program takes. What it prints is not the advice.
-fn timed(command: &[OsString]) -> Result<Duration, CliError> {
+/// What is tried, and what each was when it was last set: what somebody else sets meanwhile is not overwritten.
+struct Values<'a> {
+    root: &'a Root,
+    changes: &'a [&'a Change],
+    now: Vec<Option<u64>>,
+}
+
+impl Values<'_> {
+    fn set(&mut self, value: impl Fn(&Change) -> u64) -> Result<(), CliError> {
+        self.check()?;
+        self.changes.iter().try_for_each(|change| change.set(self.root, value(change))).map_err(refused)?;
+        // The kernel may make whole pages of it.
+        self.now = self.changes.iter().map(|change| change.value(self.root)).collect();
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), CliError> {
+        let is_other = |(change, now): &(&&Change, &Option<u64>)| change.value(self.root) != **now;
+        let other = self.changes.iter().zip(&self.now).find(is_other).map(|(change, _)| change);
+        other.map_or(Ok(()), |change| {
+            let now = change.value(self.root).map_or_else(|| "gone".into(), |value| value.to_string());
+            let what =
+                format!("somebody else has set {} meanwhile, it is {now}: nothing was kept", change.setting);
+            Err(CliError::failure("advise --apply", what))
+        })
+    }
+}
+
+/// How long the program takes. What it prints is not the advice. A signal to end goes to it too.
+fn timed(command: &[OsString], stop: &AtomicBool) -> Result<Duration, CliError> {
     let (program, arguments) =
         command.split_first().ok_or_else(|| CliError::failure("advise", "no command"))?;
     let name = program.to_string_lossy();
     let begun = Instant::now();
-    let status = Command::new(program)
+    let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .status()
+        .spawn()
         .map_err(|problem| CliError::failure(&name, problem))?;
+    // By a descriptor, as its number is another's when it has been waited for.
+    let told = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
+    let over = AtomicBool::new(false);
+    let status = std::thread::scope(|scope| {
+        let passing = scope.spawn(|| told.as_ref().map(|told| pass_on(told, stop, &over)));
+        let status = child.wait();
+        over.store(true, Ordering::Relaxed);
+        passing.thread().unpark();
+        status
+    });
     let took = begun.elapsed();
+    let status = status.map_err(|problem| CliError::failure(&name, problem))?;
     CliError::command(&name, status).map(|()| took)
+}
+
+/// Gives a program the signal that we were given, unless it is over by itself: one from the keyboard has reached it already.
+fn pass_on(told: &OwnedFd, stop: &AtomicBool, over: &AtomicBool) {
+    let mut asked: Option<Instant> = None;
+    while !over.load(Ordering::Relaxed) {
+        let signal = forerun_watch::signals::came().unwrap_or(Signal::TERM);
+        let own = if signal == Signal::INT { OWN_END } else { Duration::ZERO };
+        if stop.load(Ordering::Relaxed) && asked.get_or_insert_with(Instant::now).elapsed() >= own {
+            let _ = pidfd_send_signal(told, signal);
+            return;
+        }
+        std::thread::park_timeout(LOOK_AGAIN);
+    }
 }
 
 /// Faster in every round, and by enough over all.
@@ -294,17 +362,39 @@ fn take_back(root: &Root, changes: &[&Change], ui: &Ui) -> Result<(), CliError> 
     problem
 }
 
-/// Takes back every change that was applied and is still as it was left.
+/// Takes back what trials that were cut off have left, so that what is measured and advised is the machine as it was; and says so.
+pub(super) fn recover(root: &Root, ui: &Ui) -> Result<(), CliError> {
+    for change in apply::noted(root).map_err(refused)?.into_iter().flatten() {
+        if change.is_tried(root) {
+            let back = change.take_back(root).map_err(refused)?;
+            ui.say(&format!("a trial of it was cut off: {}", told(root, &change, back).trim_end()));
+        }
+    }
+    Ok(())
+}
+
+/// Takes back every change that was applied and is still as it was left; what cannot be is said when all others are.
 pub(super) fn undo(root: &Root, ui: &Ui) -> Result<(), CliError> {
-    let changes = apply::applied(root).map_err(refused)?;
+    // Where nothing was noted there is nothing to keep others from, nor a right needed.
+    let is_noted = !apply::noted(root).map_err(refused)?.is_empty();
+    let _held = is_noted.then(|| apply::hold(root)).transpose().map_err(refused)?;
+    let noted = apply::noted(root).map_err(refused)?;
     let mut done = Vec::new();
     let mut text = String::new();
     let mut also = None;
-    for change in &changes {
-        let back = change.take_back(root).map_err(refused)?;
-        text.push_str(&told(root, change, back));
-        also = also.or_else(|| anew(root, change).filter(|_| back.rule == Back::Restored));
-        let Change { setting, before, after, .. } = change;
+    let mut problems = Vec::new();
+    for change in noted {
+        let taken = change.and_then(|change| change.take_back(root).map(|back| (change, back)));
+        let (change, back) = match taken {
+            Ok(taken) => taken,
+            Err(problem) => {
+                problems.push(problem);
+                continue;
+            }
+        };
+        text.push_str(&told(root, &change, back));
+        also = also.or_else(|| anew(root, &change).filter(|_| back.rule == Back::Restored));
+        let Change { setting, before, after, .. } = &change;
         done.push(
             serde_json::json!({"what": setting.to_string(), "before": before, "after": after, "back": back}),
         );
@@ -315,9 +405,14 @@ pub(super) fn undo(root: &Root, ui: &Ui) -> Result<(), CliError> {
         }),
     );
     if ui.json {
-        return ui.print_json(&serde_json::json!({ "undone": done, "also": also }));
+        ui.print_json(&serde_json::json!({ "undone": done, "also": also }))?;
+    } else {
+        ui.print(if text.is_empty() && problems.is_empty() { "nothing was applied\n" } else { &text })?;
     }
-    ui.print(if text.is_empty() { "nothing was applied\n" } else { &text })
+    let mut problems = problems.into_iter().map(refused);
+    let first = problems.next();
+    problems.for_each(|problem| ui.say(&problem.to_string()));
+    first.map_or(Ok(()), Err)
 }
 
 /// What taking a change back came to, in lines.
@@ -340,6 +435,9 @@ fn told(root: &Root, change: &Change, back: TakenBack) -> String {
 }
 
 fn refused(problem: ApplyError) -> CliError {
+    if problem.is_read_only() {
+        return CliError::new(Kind::Unsupported, "advise", problem, "make that writable first");
+    }
     if problem.is_denied() {
         return CliError::new(Kind::Unsupported, "advise", problem, "run as root");
     }
@@ -385,12 +483,16 @@ mod tests {
     fn without_a_program_the_advice_is_applied_and_can_be_taken_back() {
         let (_folder, root, change) = machine();
         let wish = Wish { yes: true, command: Vec::new(), cold };
-        let done =
-            apply(&root, std::slice::from_ref(&change), &wish, &QUIET).expect("applied").expect("agreed");
+        let done = apply(&root, std::slice::from_ref(&change), &wish, apply::hold(&root), &QUIET)
+            .expect("applied")
+            .expect("agreed");
         assert!(done.kept && done.measured.is_none() && done.settings[0].rule.is_some(), "{done:?}");
         assert!(done.lines().concat().contains("read_ahead_kb of vda is 128, was 8192"));
         assert_eq!(root.number("sys/block/vda/queue/read_ahead_kb"), Some(128));
-        assert!(apply(&root, std::slice::from_ref(&change), &wish, &QUIET).is_err(), "once");
+        assert!(
+            apply(&root, std::slice::from_ref(&change), &wish, apply::hold(&root), &QUIET).is_err(),
+            "once"
+        );
         undo(&root, &QUIET).expect("taken back");
         assert_eq!(root.number("sys/block/vda/queue/read_ahead_kb"), Some(8192));
         assert!(!change.rule_path(&root).exists());
@@ -400,9 +502,55 @@ mod tests {
     fn a_program_that_fails_leaves_everything_as_it_was() {
         let (_folder, root, change) = machine();
         let wish = Wish { yes: true, command: vec!["false".into()], cold };
-        assert!(apply(&root, std::slice::from_ref(&change), &wish, &QUIET).is_err());
+        assert!(apply(&root, std::slice::from_ref(&change), &wish, apply::hold(&root), &QUIET).is_err());
         assert_eq!(root.number("sys/block/vda/queue/read_ahead_kb"), Some(8192));
         assert_eq!(apply::applied(&root).expect("readable"), []);
+    }
+
+    #[test]
+    fn what_somebody_else_sets_in_a_trial_stays_and_is_said() {
+        let (_folder, root, change) = machine();
+        let setting = root.path("sys/block/vda/queue/read_ahead_kb");
+        let script = format!("echo 777 > {}", setting.display());
+        let wish = Wish { yes: true, command: vec!["sh".into(), "-c".into(), script.into()], cold };
+        let said = apply(&root, std::slice::from_ref(&change), &wish, apply::hold(&root), &QUIET);
+        let said = said.expect_err("not ours any more").to_string();
+        assert!(said.contains("somebody else has set read_ahead_kb of vda meanwhile, it is 777"), "{said}");
+        assert_eq!(root.number("sys/block/vda/queue/read_ahead_kb"), Some(777));
+        assert_eq!(apply::applied(&root).expect("readable"), []);
+    }
+
+    #[test]
+    fn a_trial_that_was_cut_off_is_taken_back_before_the_next_and_what_was_kept_is_not() {
+        let (_folder, root, change) = machine();
+        change.begin(&root).and_then(|()| change.set(&root, 128)).expect("set");
+        recover(&root, &QUIET).expect("taken back");
+        assert_eq!(root.number("sys/block/vda/queue/read_ahead_kb"), Some(8192));
+        change.begin(&root).and_then(|()| change.keep(&root)).expect("kept");
+        recover(&root, &QUIET).expect("nothing");
+        assert_eq!(root.number("sys/block/vda/queue/read_ahead_kb"), Some(128));
+    }
+
+    #[test]
+    fn undo_waits_for_no_trial_and_goes_on_after_a_note_that_is_damaged() {
+        let (_folder, root, change) = machine();
+        change.begin(&root).and_then(|()| change.keep(&root)).expect("kept");
+        let held = apply::hold(&root).expect("nobody else");
+        let said = undo(&root, &QUIET).expect_err("tried").to_string();
+        assert!(said.contains("by another process"), "{said}");
+        drop(held);
+        std::fs::write(root.path("var/lib/forerun/applied/read-ahead-sdz.toml"), "device = 3\n")
+            .expect("written");
+        let said = undo(&root, &QUIET).expect_err("one is none of ours").to_string();
+        assert!(said.contains("read-ahead-sdz.toml"), "{said}");
+        assert_eq!(root.number("sys/block/vda/queue/read_ahead_kb"), Some(8192));
+    }
+
+    #[test]
+    fn a_signal_to_end_reaches_the_program() {
+        let begun = Instant::now();
+        let ended = timed(&["sleep".into(), "60".into()], &AtomicBool::new(true));
+        assert!(ended.is_err() && begun.elapsed() < Duration::from_secs(30), "{ended:?}");
     }
 
     /// A program that works long unless the window is `fast`.
@@ -415,16 +563,18 @@ mod tests {
     #[test]
     fn what_pays_with_the_program_itself_is_kept_and_what_does_not_is_not() {
         let (_folder, root, change) = machine();
-        let done = apply(&root, std::slice::from_ref(&change), &works(&root, 8192), &QUIET)
-            .expect("tried")
-            .expect("agreed");
+        let done =
+            apply(&root, std::slice::from_ref(&change), &works(&root, 8192), apply::hold(&root), &QUIET)
+                .expect("tried")
+                .expect("agreed");
         assert!(!done.kept && done.measured < Some(1.0), "{done:?}");
         assert!(done.lines().concat().contains("8192 as before"), "{done:?}");
         assert_eq!(root.number("sys/block/vda/queue/read_ahead_kb"), Some(8192));
         assert!(!change.rule_path(&root).exists());
-        let done = apply(&root, std::slice::from_ref(&change), &works(&root, 128), &QUIET)
-            .expect("tried")
-            .expect("agreed");
+        let done =
+            apply(&root, std::slice::from_ref(&change), &works(&root, 128), apply::hold(&root), &QUIET)
+                .expect("tried")
+                .expect("agreed");
         assert!(done.kept && done.rounds.len() == ROUNDS, "{done:?}");
         assert_eq!(root.number("sys/block/vda/queue/read_ahead_kb"), Some(128));
     }
@@ -455,7 +605,8 @@ mod tests {
         let wish = Wish { yes: true, command: Vec::new(), cold };
         let conf = || std::fs::read_to_string(root.path("etc/modprobe.d/zfs.conf")).expect("there");
         let before = conf();
-        let done = apply(&root, &changes, &wish, &QUIET).expect("applied").expect("agreed");
+        let done =
+            apply(&root, &changes, &wish, apply::hold(&root), &QUIET).expect("applied").expect("agreed");
         let lines = done.lines().concat();
         for said in
             ["zfetch_max_streams of zfs is 32, was 8", "modprobe.d/zfs.conf", "sudo update-initramfs -u"]
@@ -479,7 +630,7 @@ mod tests {
         let (_folder, root, changes) = pool();
         changes[1].begin(&root).expect("a note of before");
         let wish = Wish { yes: true, command: Vec::new(), cold };
-        let said = apply(&root, &changes, &wish, &QUIET).expect_err("once").to_string();
+        let said = apply(&root, &changes, &wish, apply::hold(&root), &QUIET).expect_err("once").to_string();
         assert!(said.contains("zfetch_max_streams of zfs was changed before"), "{said}");
         assert_eq!(root.number("sys/module/zfs/parameters/zfetch_max_distance"), Some(64 << 20));
         assert_eq!(apply::applied(&root).expect("readable"), vec![changes[1].clone()]);
@@ -492,7 +643,7 @@ mod tests {
         let log = root.path("log");
         let script = format!("cat {} >> {}; echo >> {1}", setting.display(), log.display());
         let wish = Wish { yes: true, command: vec!["sh".into(), "-c".into(), script.into()], cold };
-        let done = apply(&root, &changes, &wish, &QUIET).expect("tried").expect("agreed");
+        let done = apply(&root, &changes, &wish, apply::hold(&root), &QUIET).expect("tried").expect("agreed");
         let turns = std::fs::read_to_string(log).expect("it ran");
         assert_eq!(turns.split_whitespace().collect::<Vec<_>>(), ["8", "32", "32", "8", "8", "32"]);
         if !done.kept {

@@ -186,17 +186,20 @@ pub(crate) fn advise(args: &AdviseArgs, ui: &Ui) -> Result<(), CliError> {
     let on = args.device.as_deref().map(here::named).transpose()?;
     let opened = reading::open(file, &args.read, ui)?;
     let manner = Manner { on, file_system: args.file_system.as_deref(), halves: true, own: false };
-    let mut told = told(&file.display().to_string(), "the trace", &opened.trace, &manner, ui)?;
-    if !args.apply {
-        return show(&told, args.html.as_deref(), ui);
+    // Without the right to, the advice is still told.
+    let held = args.apply.then(|| forerun_machine::apply::hold(&root));
+    if let Some(Ok(_)) = held {
+        applying::recover(&root, ui)?;
     }
+    let mut told = told(&file.display().to_string(), "the trace", &opened.trace, &manner, ui)?;
+    let Some(held) = held else { return show(&told, args.html.as_deref(), ui) };
     let changes = changes(&root, &told)?;
     if !ui.json {
         show(&told, args.html.as_deref(), ui)?;
     }
     let cold = if told.zfs { empty_arc } else { empty_page_cache };
     let wish = Wish { yes: args.yes, command: args.command.clone(), cold };
-    told.applied = applying::apply(&root, &changes, &wish, ui)?;
+    told.applied = applying::apply(&root, &changes, &wish, held, ui)?;
     if ui.json {
         return show(&told, args.html.as_deref(), ui);
     }
