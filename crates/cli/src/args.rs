@@ -91,7 +91,7 @@ pub(crate) enum Command {
     /// Arrays of several members that serve puts together: make one, look at one (experimental; md is what to trust)
     #[command(subcommand)]
     Array(array::ArrayCommand),
-    /// Ask a running server, and change its scheme or its cache
+    /// Ask a running server, and change its scheme, or empty its cache
     #[command(after_help = ctl::HELP)]
     Ctl(ctl::CtlArgs),
     /// Watch a running server in the terminal: hits, waits, members, and why it reads ahead or does not

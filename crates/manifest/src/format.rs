@@ -25,6 +25,8 @@ pub const VERSION: u16 = 3;
 pub const HEADER_BYTES: usize = 56;
 /// Largest body, unpacked: a manifest of a million files takes less.
 pub const BODY_BYTES_MAX: u64 = 256 << 20;
+/// Bytes of a file that may be a manifest.
+pub const FILE_BYTES_MAX: u64 = BODY_BYTES_MAX + (1 << 20);
 /// Most files, most runs of one list, and most arguments.
 pub const ENTRIES_MAX: usize = 1 << 24;
 /// Most file systems and exports.

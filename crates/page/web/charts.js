@@ -30,10 +30,11 @@ const rate = n => `${bytes(n)}/s`;
 const count = n => Math.round(n).toLocaleString("en-US");
 const perSecond = n => `${n >= 10 ? count(n) : n.toFixed(1)}/s`;
 const percent = n => `${(100 * n).toFixed(n > 0 && n < .0995 ? 1 : 0)}%`;
+// Three digits; what would be 1000 of a unit when it is rounded is one of the next.
 function duration(ns) {
-  if (ns < 1e3) { return `${Math.round(ns)} ns`; }
-  if (ns < 1e6) { return `${(ns / 1e3).toPrecision(3)} µs`; }
-  if (ns < 1e9) { return `${(ns / 1e6).toPrecision(3)} ms`; }
+  if (ns < 999.5) { return `${Math.round(ns)} ns`; }
+  if (ns < 999.5e3) { return `${(ns / 1e3).toPrecision(3)} µs`; }
+  if (ns < 999.5e6) { return `${(ns / 1e6).toPrecision(3)} ms`; }
   if (ns < 120e9) { return `${(ns / 1e9).toPrecision(3)} s`; }
   const minutes = Math.floor(ns / 60e9);
   if (minutes < 120) { return `${minutes} min ${Math.floor(ns / 1e9) % 60} s`; }

@@ -41,6 +41,12 @@ pub enum ServeError {
         /// What is missing, and the remedy.
         why: String,
     },
+    /// A member has become something else while it was served.
+    #[error("{why}: nothing was answered any more")]
+    Changed {
+        /// What has changed, with its name.
+        why: String,
+    },
     /// The replay of a log of inputs differs from it.
     #[error("{}: {why}", path.display())]
     Differs {

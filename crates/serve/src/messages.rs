@@ -21,8 +21,10 @@ const WINDOW: Nanos = Nanos::from_secs(10);
 const LINE_BYTES_MAX: usize = 4096;
 
 /// How much a message matters, as syslog numbers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
+    /// What was promised is not done any more.
+    Error = 3,
     /// Something is not as it should be.
     Warning = 4,
     /// What a server says of itself.

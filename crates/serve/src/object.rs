@@ -10,14 +10,16 @@
 
 mod refusal;
 
-use crate::backend::{Backend, Done, Kind, Task};
+use crate::backend::{Backend, Done, Kind, Task, away};
 use crate::shown::shown;
 use forerun_core::units::Nanos;
 use object_store::aws::AmazonS3Builder;
 use object_store::http::HttpBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
-use object_store::{ClientOptions, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt as _, RetryConfig};
+use object_store::{
+    BackoffConfig, ClientOptions, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt as _, RetryConfig,
+};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -27,9 +29,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// How often a request that failed on the way is sent again, and how long all tries may take.
-const RETRIES: usize = 4;
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a request that failed on the way is sent again, as other far members are waited for; how soon at first, and how seldom at last.
+const PATIENCE: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_millis(100);
+const SELDOM: Duration = Duration::from_secs(1);
+/// More than there are in that time.
+const RETRIES: usize = 1_000;
 
 /// What is shared with the thread.
 #[derive(Debug)]
@@ -67,7 +72,8 @@ fn problem(name: &str, why: impl std::fmt::Display) -> io::Error {
 
 /// The store and the key that an address names.
 fn resolve(address: &str) -> Result<(Box<dyn ObjectStore>, Key), object_store::Error> {
-    let retry = RetryConfig { max_retries: RETRIES, retry_timeout: PATIENCE, ..RetryConfig::default() };
+    let backoff = BackoffConfig { init_backoff: SOON, max_backoff: SELDOM, base: 2.0 };
+    let retry = RetryConfig { max_retries: RETRIES, retry_timeout: PATIENCE, backoff };
     let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
     let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
     let key = Key::from_url_path(path)?;
@@ -171,7 +177,14 @@ impl Pinned {
             }
             other => Failed::Otherwise(problem(&self.name, other)),
         };
-        let answer = self.store.get_opts(&self.key, options).await.map_err(failed)?;
+        // What is of no other kind did not come to an answer in all that time: each block of it would be waited for as long.
+        let unanswered = |why| match why {
+            object_store::Error::Generic { source, .. } => {
+                Failed::Otherwise(away(&format!("{}: {source}", shown(self.name.as_ref()))))
+            }
+            other => failed(other),
+        };
+        let answer = self.store.get_opts(&self.key, options).await.map_err(unanswered)?;
         if answer.meta.e_tag.as_ref() != Some(&self.tag) {
             return Err(Failed::Changed);
         }

@@ -404,6 +404,7 @@ impl Server {
             served.volume.forsake();
             failures.extend(served.volume.finish_log().map_err(of_file).err());
             failures.extend(served.volume.finish_learning().map_err(of_file).err());
+            failures.extend(served.volume.why_void().map(|why| ServeError::Changed { why }));
         }
         self.pass_on_notes(self.now(), messages);
         self.speak_of_devices(messages, true);
@@ -424,7 +425,7 @@ impl Server {
                 messages.warn(now, &served.name, &of(note));
             }
             if let Some(words) = served.volume.take_last_words() {
-                messages.say_of(&served.name, Priority::Warning, &of(words));
+                messages.say_of(&served.name, Priority::Error, &of(words));
             }
         }
         self.metrics.messages_dropped = messages.dropped();

@@ -496,6 +496,11 @@ impl Volume {
         self.spoiled = Some(why);
     }
 
+    /// Why nothing was answered any more, if that is so.
+    pub(crate) fn why_void(&self) -> Option<String> {
+        self.spoiled.clone()
+    }
+
     /// That nothing is answered any more, once: however much else there is to say.
     pub(crate) const fn take_last_words(&mut self) -> Option<String> {
         self.last_words.take()

@@ -95,6 +95,14 @@ function warnings(view) {
 function verdict(view) {
   const box = document.querySelector(".verdict"), recent = last(NOW_NS), idle = !sum(recent.blocks);
   const d = idle ? between(ZERO, latest()) : recent;
+  if (view.changed) {
+    set("headline", `Nothing is answered any more: ${view.changed}.`);
+    const item = document.createElement("li");
+    item.textContent = "Every request gets an error, so that no wrong byte is read. Look what became of the member, then start the server anew.";
+    element("because").replaceChildren(item);
+    box.className = "verdict bad";
+    return;
+  }
   if (!sum(d.blocks)) {
     set("headline", "Nobody has read anything yet.");
     const item = document.createElement("li"), code = document.createElement("code");
@@ -102,14 +110,6 @@ function verdict(view) {
     item.append("Read it, for instance with ", code, ", which asks for one piece after the other, as most programs do.");
     element("because").replaceChildren(...warnings(view), item);
     box.className = "verdict";
-    return;
-  }
-  if (view.changed) {
-    set("headline", `Nothing is answered any more: ${view.changed}.`);
-    const item = document.createElement("li");
-    item.textContent = "Every request gets an error, so that no wrong byte is read. Look what became of the member, then start the server anew.";
-    element("because").replaceChildren(item);
-    box.className = "verdict bad";
     return;
   }
   const [text, mood] = headline(d, view);

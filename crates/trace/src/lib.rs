@@ -8,6 +8,7 @@
 pub mod anonymize;
 pub mod assemble;
 pub mod beside;
+pub mod bounded;
 pub mod chains;
 pub mod columns;
 pub mod cut;

@@ -143,6 +143,7 @@ struct Shared {
     metadata_requests: AtomicU64,
     metadata_pages: AtomicU64,
     here: AtomicU64,
+    untold: AtomicU64,
     paced: AtomicBool,
     pacing: Pacing,
     troubles: Troubles,
@@ -177,6 +178,8 @@ pub struct Replayed {
     pub requests: u64,
     /// Pages that were in memory already.
     pub here: u64,
+    /// Pages that were asked for and of which the kernel does not tell whether they were: of others' files, and before Linux 6.5.
+    pub untold: u64,
     /// Files that were opened and are what was recorded.
     pub files: u64,
     /// Files that are not, by reason: gone, another file, another size, changed.
@@ -349,6 +352,7 @@ impl Replay {
             metadata_requests: shared.metadata_requests.load(Ordering::Relaxed),
             requests: shared.requests.load(Ordering::Relaxed),
             here: shared.here.load(Ordering::Relaxed),
+            untold: shared.untold.load(Ordering::Relaxed),
             files: count(FRESH),
             stale: REASONS.map(|reason| count(code(reason))),
             paced: shared.paced.load(Ordering::Relaxed),
@@ -399,6 +403,7 @@ impl Shared {
             metadata_requests: AtomicU64::new(0),
             metadata_pages: AtomicU64::new(0),
             here: AtomicU64::new(0),
+            untold: AtomicU64::new(0),
             paced: AtomicBool::new(false),
             pacing,
             troubles: Troubles::default(),
@@ -471,7 +476,9 @@ impl Shared {
         parts.retain(|(file, part)| {
             let pages = part.end - part.first;
             // A page that is counted may have failed to be read. Whoever is read ahead of finds that himself; it is not worth a call, nor a wait for what is on its way.
-            let here = is_cached(file, part) && (self.pacing == Pacing::On || self.is_read(file, part));
+            let told = cached(file, part);
+            self.untold.fetch_add(if told.is_none() { pages } else { 0 }, Ordering::Relaxed);
+            let here = told == Some(true) && (self.pacing == Pacing::On || self.is_read(file, part));
             self.here.fetch_add(if here { pages } else { 0 }, Ordering::Relaxed);
             !here && self.ledger.issue(part.stretch, part.first, part.end)
         });
@@ -649,14 +656,14 @@ impl Feeder {
             let device = self.volume.block_device.as_deref().map(|at| sys::open(at, libc::O_RDONLY));
             let Some(Ok(device)) = device else { return false };
             let every = self.metadata.len().div_ceil(SAMPLES);
-            let here = |part: &Part| is_cached(&device, part);
+            let here = |part: &Part| cached(&device, part) == Some(true);
             if !self.metadata.iter().step_by(every).all(here) {
                 return false;
             }
         }
         let every = self.parts.len().div_ceil(SAMPLES).max(1);
         let here = |(number, part): &(usize, Part)| {
-            shared.open(&self.volume, None, *number).is_none_or(|file| is_cached(&file, part))
+            shared.open(&self.volume, None, *number).is_none_or(|file| cached(&file, part) == Some(true))
         };
         let all = self.parts.iter().step_by(every).all(here);
         if all {
@@ -737,9 +744,10 @@ fn batch_length(parts: &[(usize, Part)], pages_max: u64) -> usize {
     parts.iter().take_while(fits).count().max(1)
 }
 
-fn is_cached(file: &OwnedFd, part: &Part) -> bool {
+/// Whether a part is in memory; none where the kernel does not tell.
+fn cached(file: &OwnedFd, part: &Part) -> Option<bool> {
     let pages = part.end - part.first;
-    sys::cached(file.as_fd(), part.first * 4096, pages * 4096).is_ok_and(|here| here >= pages)
+    sys::cached(file.as_fd(), part.first * 4096, pages * 4096).ok().map(|here| here >= pages)
 }
 
 /// Replays a manifest by itself, until all of it is loaded or `stop` is set; pacing is off, because nobody's touches are seen:

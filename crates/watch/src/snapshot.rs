@@ -31,15 +31,17 @@ pub struct Snapshot {
     pub elsewhere: u64,
 }
 
-/// Looks at files, and at all files below folders. Links are not followed.
+/// Looks at files, and at all files below folders, but for what is to be written. Links are not followed.
 ///
 /// # Errors
 /// What the system said of a path that was named.
-pub fn snapshot(paths: &[PathBuf], name: &str) -> io::Result<Snapshot> {
+pub fn snapshot(paths: &[PathBuf], name: &str, output: &Path) -> io::Result<Snapshot> {
     let key = Key::Named { kind: "snapshot".into(), name: name.to_owned() };
     let mut snapshot = Snapshot { manifest: Manifest::new(key), files: 0, not_ours: 0, elsewhere: 0 };
     snapshot.manifest.recordings = 1;
     let (volumes, mut known, mut left) = (Volumes::now(), BTreeSet::new(), ENTRIES_MAX);
+    // What is to be written over is no more what it is now.
+    known.extend(fs::metadata(output).ok().map(|about| (about.dev(), about.ino())));
     let mounts = Mounts::of_this_process();
     for path in paths {
         let path = path
@@ -170,7 +172,7 @@ mod tests {
         // Everywhere a file system in memory.
         let Ok(root) = tempfile::tempdir_in("/dev/shm") else { return };
         fs::write(root.path().join("a"), vec![1; 20_000]).expect("room in memory");
-        let taken = snapshot(&[root.path().to_owned()], "test").expect("it is there");
+        let taken = snapshot(&[root.path().to_owned()], "test", Path::new("/none")).expect("it is there");
         assert_eq!((taken.files, taken.elsewhere, taken.manifest.files.len()), (0, 1, 0));
     }
 
@@ -179,7 +181,7 @@ mod tests {
         let root = tempfile::tempdir().expect("a temporary folder");
         let path = root.path().join("a");
         fs::write(&path, vec![1; 20_000]).expect("room on disk");
-        let taken = snapshot(&[root.path().to_owned()], "test").expect("it is there");
+        let taken = snapshot(&[root.path().to_owned()], "test", Path::new("/none")).expect("it is there");
         if taken.manifest.files.is_empty() {
             return; // a file system that is not read ahead of
         }

@@ -7,19 +7,17 @@
 //! [`KEPT_BYTES_MAX`]: where a new one comes beyond that, those go that were not learnt for longest. A run that is learnt from writes its
 //! manifest anew, so that is by their time of change. What else lies in the folder stays.
 
-use forerun_manifest::format::{BODY_BYTES_MAX, FormatError};
+use forerun_manifest::format::{FILE_BYTES_MAX, FormatError};
 use forerun_manifest::{Key, Manifest};
 use forerun_trace::beside::{Beside, is_stream};
+use forerun_trace::bounded;
 use std::fs;
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io::{self, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 /// Root's folder.
 const OF_ROOT: &str = "/var/lib/forerun/manifests";
-
-/// Most bytes of a manifest's file: its body packs to fewer than it has.
-const FILE_BYTES_MAX: u64 = BODY_BYTES_MAX + (1 << 20);
 
 /// Manifests that a folder keeps.
 pub const KEPT_MAX: usize = 4_096;
@@ -67,18 +65,7 @@ pub fn default_folder() -> PathBuf {
 /// # Errors
 /// What the system says, or that there are more than a manifest can have.
 pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    // A FIFO would be waited for.
-    let file = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a manifest is a file, and this is none"));
-    }
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        let why = format!("it has more than {FILE_BYTES_MAX} bytes, as no manifest has");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-    }
-    Ok(bytes)
+    bounded::read(path, "a manifest", FILE_BYTES_MAX)
 }
 
 /// Reads a manifest.

@@ -40,6 +40,9 @@ const UNIT_FOLDERS: [&str; 9] = [
     "lib/systemd/system",
 ];
 
+/// Where cgroups are mounted: the only hierarchy, or one folder for each of several.
+const CGROUPS: &str = "/sys/fs/cgroup/";
+
 /// A unit of the service manager, a cgroup, or the boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -63,7 +66,8 @@ impl Unit {
     /// A cgroup by its path. `None` for the root, in which everything is.
     #[must_use]
     pub fn cgroup(path: &str) -> Option<Self> {
-        let path = path.trim_matches('/');
+        // As a path of files it is known too: that of the only hierarchy, or of one of several.
+        let path = path.strip_prefix(CGROUPS).unwrap_or(path).trim_matches('/');
         let is_plain = !path.is_empty() && path.split('/').all(|part| !part.is_empty() && part != "..");
         is_plain.then(|| Self::Cgroup(path.to_owned()))
     }
@@ -77,11 +81,15 @@ impl Unit {
         }
     }
 
-    /// Whether the service manager below `root` knows a unit of this name: as it is, or as an instance of a template. Others may be made later;
-    /// of cgroups, and where there is no such manager, nothing is known.
+    /// Whether the service manager below `root` knows a unit of this name: as it is, or as an instance of a template; of a cgroup, whether it is there.
+    /// Others may be made later. Where there is no such manager nothing is known.
     #[must_use]
     pub fn is_known(&self, root: &Path) -> bool {
-        let Self::Named(name) = self else { return true };
+        let name = match self {
+            Self::Named(name) => name,
+            Self::Cgroup(path) => return has_cgroup(&root.join(&CGROUPS[1..]), path),
+            Self::Boot(_) => return true,
+        };
         // These are made without a file, by their name or by programs.
         if name.ends_with(SLICE) || name.ends_with(".scope") {
             return true;
@@ -172,9 +180,31 @@ pub(crate) fn parent_of(pid: u32) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
 }
 
+/// Whether a cgroup is there, in any hierarchy.
+fn has_cgroup(all: &Path, path: &str) -> bool {
+    // The root of the second generation has this, and is the only one.
+    if !all.is_dir() || all.join("cgroup.controllers").exists() {
+        return !all.is_dir() || all.join(path).is_dir();
+    }
+    let mut hierarchies = fs::read_dir(all).into_iter().flatten().flatten().map(|entry| entry.path());
+    hierarchies.any(|one| one.join(path).is_dir())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cgroup_is_known_if_it_is_there_in_any_hierarchy_and_by_its_path_of_files() {
+        let root = tempfile::tempdir().expect("a folder");
+        let known = |path: &str| Unit::cgroup(path).expect("a path").is_known(root.path());
+        assert!(known("a"), "where there are none nothing is known");
+        fs::create_dir_all(root.path().join("sys/fs/cgroup/memory/a/b")).expect("made");
+        assert!(known("a/b") && known("/sys/fs/cgroup/a/b/") && !known("b") && !known("memory/a"));
+        fs::write(root.path().join("sys/fs/cgroup/cgroup.controllers"), "memory").expect("written");
+        assert!(!known("a/b") && known("memory/a/b"));
+        assert_eq!(Unit::cgroup("/sys/fs/cgroup/a"), Unit::cgroup("a"));
+    }
 
     #[test]
     fn a_unit_is_known_by_its_file_a_link_or_a_template() {

@@ -52,6 +52,8 @@ struct LoadedJson {
     bytes: u64,
     loaded_bytes: u64,
     here_bytes: u64,
+    /// Asked for, and in memory already or not: the kernel does not tell.
+    untold_bytes: u64,
     beyond_budget_bytes: u64,
     requests: u64,
     elapsed_ns: u64,
@@ -111,6 +113,7 @@ fn say(files: &Files, done: &Replayed, start: Instant, ui: &Ui) -> Result<(), Cl
             bytes: files.pages * PAGE,
             loaded_bytes: done.pages * PAGE,
             here_bytes: done.here * PAGE,
+            untold_bytes: done.untold * PAGE,
             beyond_budget_bytes: files.beyond * PAGE,
             requests: done.requests,
             elapsed_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
@@ -119,7 +122,12 @@ fn say(files: &Files, done: &Replayed, start: Instant, ui: &Ui) -> Result<(), Cl
     let seconds = elapsed.as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "for people")]
     let rate = human::rate((done.pages * PAGE) as f64 / seconds.max(1e-9));
-    let mut line = format!("loaded {} in {}, {rate}", bytes(done.pages), human::duration(seconds * 1e9));
+    let took = human::duration(seconds * 1e9);
+    let mut line = if done.untold > 0 {
+        format!("asked for {} in {took}; {}", bytes(done.pages), untold(done))
+    } else {
+        format!("loaded {} in {took}, {rate}", bytes(done.pages))
+    };
     if done.here > 0 {
         line.push_str(&format!("; {} in memory already", bytes(done.here)));
     }
@@ -128,6 +136,11 @@ fn say(files: &Files, done: &Replayed, start: Instant, ui: &Ui) -> Result<(), Cl
     }
     line.push('\n');
     ui.print(&line)
+}
+
+/// That it may have been in memory, and how fast it was says nothing of the device.
+pub(crate) fn untold(done: &Replayed) -> String {
+    format!("of {} the kernel does not tell us whether it was in memory already", bytes(done.untold))
 }
 
 /// Beside a command that reads the files.

@@ -500,6 +500,8 @@ struct ReplayedJson {
     pages: u64,
     metadata_pages: u64,
     here_pages: u64,
+    /// Asked for, and in memory already or not: the kernel does not tell.
+    untold_pages: u64,
     requests: u64,
     /// Files whose file system is not mounted.
     not_mounted: u64,
@@ -536,6 +538,7 @@ fn replay(args: &ReplayArgs, ui: &Ui) -> Result<(), CliError> {
             pages: done.pages,
             metadata_pages: done.metadata_pages,
             here_pages: done.here,
+            untold_pages: done.untold,
             requests: done.requests,
             not_mounted,
             elapsed_ns,
@@ -551,6 +554,9 @@ fn replay(args: &ReplayArgs, ui: &Ui) -> Result<(), CliError> {
         bytes(done.here),
         human::count(done.stale_files())
     );
+    if done.untold > 0 {
+        let _ = write!(line, "; {}", super::load::untold(&done));
+    }
     if not_mounted > 0 {
         let _ = write!(line, "; {} on file systems that are not mounted", human::count(not_mounted));
     }
@@ -559,10 +565,24 @@ fn replay(args: &ReplayArgs, ui: &Ui) -> Result<(), CliError> {
     trouble.map_or(Ok(()), |unread| Err(not_read("replay", &unread)))
 }
 
+/// A file below one of the folders is not written over, unless it is the manifest of a time before.
+fn check_is_older_snapshot(args: &SnapshotArgs) -> Result<(), CliError> {
+    let Ok(output) = args.output.canonicalize() else { return Ok(()) };
+    let is_below = |path: &PathBuf| path.canonicalize().is_ok_and(|folder| output.starts_with(folder));
+    let is_filled = || std::fs::metadata(&output).is_ok_and(|about| about.is_file() && about.len() > 0);
+    let holds_other = || is_filled() && store::read(&output).is_err();
+    if !args.paths.iter().any(is_below) || !holds_other() {
+        return Ok(());
+    }
+    let what = "it is one of the files that are looked at, and would be written over";
+    Err(CliError::usage(&format!("--output {}", args.output.display()), what, "name another file"))
+}
+
 fn take_snapshot(args: &SnapshotArgs, ui: &Ui) -> Result<(), CliError> {
     outputs::check_is_file("--output", Some(&args.output))?;
-    outputs::check(&[("--output", Some(&args.output))], &[])?;
-    let taken = snapshot::snapshot(&args.paths, &args.name)
+    outputs::check(&[("--output", Some(&args.output))], &args.paths)?;
+    check_is_older_snapshot(args)?;
+    let taken = snapshot::snapshot(&args.paths, &args.name, &args.output)
         .map_err(|problem| CliError::failure("snapshot", problem))?;
     if taken.not_ours > 0 {
         ui.say(&format!(

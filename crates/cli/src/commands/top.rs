@@ -20,6 +20,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use source::{Answer, Source};
 use std::collections::VecDeque;
 use std::io::IsTerminal as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 pub(crate) use view::Screen;
 
@@ -38,6 +39,9 @@ still.";
 
 /// Answers that are remembered, for curves: two minutes at the usual pace.
 const KEPT_MAX: usize = 120;
+
+/// How often it is looked whether a signal came.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// Options of `top`.
 #[derive(Debug, Args)]
@@ -112,8 +116,11 @@ pub(crate) fn top(args: &TopArgs, ui: &Ui) -> Result<(), CliError> {
         let what = "it draws on a terminal, and this is none";
         return Err(CliError::usage("top", what, "add --once to print the figures of now"));
     }
+    // Whoever is ended by a signal leaves the terminal as it was, too.
+    let stop =
+        forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
     let mut terminal = ratatui::try_init()?;
-    let end = watch(&mut terminal, args, &source, first, ui);
+    let end = watch(&mut terminal, args, &source, first, &stop, ui);
     ratatui::restore();
     end
 }
@@ -123,6 +130,7 @@ fn watch(
     args: &TopArgs,
     source: &Source,
     first: Answer,
+    stop: &AtomicBool,
     ui: &Ui,
 ) -> Result<(), CliError> {
     let every = Duration::from_secs_f64(args.interval);
@@ -134,12 +142,12 @@ fn watch(
     };
     hear(first, &mut screen, &mut daemon);
     let mut next = Instant::now() + every;
-    loop {
+    while !stop.load(Ordering::Relaxed) {
         terminal.draw(|frame| match &daemon {
             Some(figures) => watching::draw(frame, &screen, figures),
             None => view::draw(frame, &screen),
         })?;
-        if event::poll(next.saturating_duration_since(Instant::now()))? {
+        if event::poll(next.saturating_duration_since(Instant::now()).min(LOOK_AGAIN))? {
             match event::read()? {
                 Event::Key(key) if key.kind != KeyEventKind::Release && !press(&mut screen, key) => {
                     return Ok(());
@@ -160,6 +168,7 @@ fn watch(
             }
         }
     }
+    Ok(())
 }
 
 /// What a key does; false ends.

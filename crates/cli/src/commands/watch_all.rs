@@ -128,10 +128,11 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
     let page = args.http.as_ref().map(|place| Page::start(place, observe)).transpose()?;
     let units = args.units()?;
     for unit in units.iter().filter(|unit| !unit.is_known(Path::new("/"))) {
-        ui.say(&format!(
-            "forerun: --unit: no unit {} is known yet (systemctl list-units); it is waited for",
-            unit.name()
-        ));
+        let none = match unit {
+            Unit::Cgroup(path) => format!("--cgroup: no cgroup {path} is there yet (systemd-cgls)"),
+            other => format!("--unit: no unit {} is known yet (systemctl list-units)", other.name()),
+        };
+        ui.say(&format!("forerun: {none}; it is waited for"));
     }
     if units.iter().any(|unit| matches!(unit, Unit::Boot(_)) && unit.boot_left().is_none()) {
         ui.say("forerun: this boot is over, or nothing tells when it began: the next is recorded, or read ahead of");

@@ -156,6 +156,28 @@ fn absurd_numbers_of_threads_are_refused_and_a_pipe_is_not_waited_for() {
 }
 
 #[test]
+fn a_snapshot_is_not_written_over_what_it_looks_at_but_over_the_one_before() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    std::fs::write(&data, vec![7; 50_000]).expect("written");
+    for words in [&["data"][..], &["."], &["../.", "data"]] {
+        let words = [&["manifest", "snapshot", "-o", "data"], words].concat();
+        let done = forerun(&words).current_dir(folder.path()).output().expect("it runs");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains("would be written over") && said.contains("name another file"), "{said}");
+        assert_eq!(std::fs::read(&data).expect("there"), vec![7; 50_000]);
+    }
+    for _ in 0..2 {
+        let words = ["manifest", "snapshot", "-o", "m", ".", "--json"];
+        let done = forerun(&words).current_dir(folder.path()).output().expect("it runs");
+        let told: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
+        let looked = told["files"].as_u64().unwrap_or(0);
+        assert!(done.status.success() && looked <= 1, "itself is no part of it: {told}");
+    }
+}
+
+#[test]
 fn a_dash_is_no_file_where_standard_output_is_not_meant() {
     let folder = tempfile::tempdir().expect("a folder");
     for words in [

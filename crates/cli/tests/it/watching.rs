@@ -2,6 +2,7 @@
 
 use super::devices::{Made, sh};
 use crate::{forerun, json, output, skipped};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -135,7 +136,17 @@ fn load_says_what_it_loaded_what_was_there_and_what_is_beyond_the_budget() {
     assert_eq!(loaded["beyond_budget_bytes"], 36 << 10, "{loaded}");
     let known = loaded["loaded_bytes"].as_u64().unwrap_or(0) + loaded["here_bytes"].as_u64().unwrap_or(0);
     assert_eq!(known, 64 << 10, "{loaded}");
-    assert!(output(&["load", &data]).contains("loaded "));
+    let own = output(&["load", &data]);
+    assert!(own.contains(if has("cachestat") { "loaded " } else { "asked for " }), "{own}");
+    // Of others' files the kernel tells nobody.
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).expect("ours");
+    let mut other = Command::new("setpriv");
+    other.args(["--reuid=65534", "--clear-groups", "--"]).arg(assert_cmd::cargo::cargo_bin("forerun"));
+    let other = other.args(["load", "--json", &data]).output().expect("util-linux");
+    if other.status.success() && own.contains("loaded ") {
+        let told: serde_json::Value = serde_json::from_slice(&other.stdout).expect("JSON");
+        assert_eq!((&told["untold_bytes"], &told["here_bytes"]), (&(100 << 10).into(), &0.into()), "{told}");
+    }
     forerun(&["load", "/no/such/file"]).assert().code(1);
 }
 

@@ -118,10 +118,14 @@ fn set(device: &BlockDevice, window: u64) -> Finding {
 
 fn off(device: &BlockDevice) -> Finding {
     let what = format!("{} does not read ahead (read_ahead_kb is 0)", called(device));
+    to_default(is_off(&device.name, what), device, 0)
+}
+
+fn is_off(first: &str, what: String) -> Finding {
     let why = "A program that reads in order waits for the device at each request. Programs that read at random lose \
                nothing by a window: the kernel opens it only for reads in order."
         .to_owned();
-    to_default(Finding::new("read-ahead-off", Severity::Warning, &device.name, what, why), device, 0)
+    Finding::new("read-ahead-off", Severity::Warning, first, what, why)
 }
 
 fn why_large() -> String {
@@ -152,21 +156,24 @@ pub fn loops(machine: &Machine) -> Vec<Finding> {
     let devices: Vec<&BlockDevice> = loops().filter(far).collect();
     if let Some(first) = devices.first() {
         let window = first.read_ahead_kib.unwrap_or(0);
-        let what = format!("{} read {window} KiB ahead of files that lie on another disk", named(&devices));
+        let read = each(&devices, "reads", "read");
+        let what = format!("{} {read} {window} KiB ahead of files that lie on another disk", named(&devices));
         let why = "A loop takes rotational and the largest request from the disk of its file, and the rule of Linux 6.17 with \
                    it; what it reads ahead is read ahead once more below."
             .to_owned();
-        let mut finding = Finding::new("read-ahead-loop", Severity::Warning, &first.name, what, why);
-        finding = finding.seen(&[evidence::ROTATIONAL_RULE]);
-        for device in devices.iter().take(NAMES_MAX) {
-            let window = device.read_ahead_kib.unwrap_or(0).to_string();
-            finding = finding.set(&device.queue_file("read_ahead_kb"), &window, &DEFAULT_KIB.to_string());
-        }
-        found.push(finding);
+        let finding = Finding::new("read-ahead-loop", Severity::Warning, &first.name, what, why);
+        found.push(set_default(finding.seen(&[evidence::ROTATIONAL_RULE]), &devices));
+    }
+    let devices: Vec<&BlockDevice> = loops().filter(|device| device.read_ahead_kib == Some(0)).collect();
+    if let Some(first) = devices.first() {
+        let do_not = each(&devices, "does not", "do not");
+        let what = format!("{} {do_not} read ahead (read_ahead_kb is 0)", named(&devices));
+        found.push(set_default(is_off(&first.name, what), &devices));
     }
     let devices: Vec<&BlockDevice> = loops().filter(twice).collect();
     if let Some(first) = devices.first() {
-        let what = format!("{} keep their blocks in memory twice (no direct I/O)", named(&devices));
+        let keep = each(&devices, "keeps its", "keep their");
+        let what = format!("{} {keep} blocks in memory twice (no direct I/O)", named(&devices));
         let why = "Each block read is a page of the file system on the loop and a page of the file below it, and both read \
                    ahead. With direct I/O there is one of each."
             .to_owned();
@@ -179,6 +186,20 @@ pub fn loops(machine: &Machine) -> Vec<Finding> {
         found.push(finding);
     }
     found
+}
+
+/// Sets the default for each of them until the next boot: the next of their names may be of another file.
+fn set_default(mut finding: Finding, devices: &[&BlockDevice]) -> Finding {
+    for device in devices.iter().take(NAMES_MAX) {
+        let window = device.read_ahead_kib.unwrap_or(0).to_string();
+        finding = finding.set(&device.queue_file("read_ahead_kb"), &window, &DEFAULT_KIB.to_string());
+    }
+    finding
+}
+
+/// What one does, or several do.
+const fn each<'a>(devices: &[&BlockDevice], one: &'a str, several: &'a str) -> &'a str {
+    if devices.len() == 1 { one } else { several }
 }
 
 fn named(devices: &[&BlockDevice]) -> String {

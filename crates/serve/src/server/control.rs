@@ -283,7 +283,14 @@ impl Server {
 
     fn the_export(&self, name: Option<&str>) -> Result<usize, String> {
         let names = || {
-            let names: Vec<String> = self.exports.iter().map(|export| format!("{:?}", export.name)).collect();
+            let named = |name: &str| {
+                if name.is_empty() {
+                    "the one without a name (--export '')".into()
+                } else {
+                    format!("{name:?}")
+                }
+            };
+            let names: Vec<String> = self.exports.iter().map(|export| named(&export.name)).collect();
             names.join(", ")
         };
         match name {

@@ -29,6 +29,10 @@ pub(super) fn check_exports(exports: &[ExportOptions]) -> Result<(), ServeError>
         if export.name.len() > crate::nbd::handshake::NAME_BYTES_MAX {
             return Err(ServeError::option("--name", "a name has at most 4096 bytes"));
         }
+        if export.name.chars().any(char::is_control) {
+            let why = format!("{:?} has a character that no terminal shows: leave it out", export.name);
+            return Err(ServeError::option("--name", why));
+        }
         if exports[..index].iter().any(|other| other.name == export.name) {
             let why = format!("two exports are called {:?}: give each its own name", export.name);
             return Err(ServeError::option("--name", why));

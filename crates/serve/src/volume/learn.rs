@@ -6,10 +6,13 @@
 
 use super::{Answer, Volume};
 use forerun_core::units::{BLOCK_BYTES, Extent, Nanos};
+use forerun_manifest::format::FILE_BYTES_MAX;
 use forerun_manifest::manifest::{PACE_MAX, REGION_BLOCKS};
 use forerun_manifest::{Export, History, Key, Manifest, Run, Sample, run};
+use forerun_trace::beside::Beside;
+use forerun_trace::bounded;
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 /// How long is learned: a start that takes longer is none.
@@ -139,7 +142,7 @@ impl Learn {
 
 /// A manifest; none where there is no file.
 pub(super) fn read(path: &Path) -> io::Result<Option<Manifest>> {
-    let bytes = match std::fs::read(path) {
+    let bytes = match bounded::read(path, "a manifest", FILE_BYTES_MAX) {
         Err(problem) if problem.kind() == io::ErrorKind::NotFound => return Ok(None),
         bytes => bytes?,
     };
@@ -149,11 +152,11 @@ pub(super) fn read(path: &Path) -> io::Result<Option<Manifest>> {
 
 /// Writes a manifest in the place of what is there, as a whole.
 fn write(path: &Path, manifest: &Manifest) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    let written = std::fs::write(&new, manifest.encode()).and_then(|()| std::fs::rename(&new, path));
-    written.inspect_err(|_| drop(std::fs::remove_file(&new)))
+    let new = Beside::begin(path, ".new")?;
+    new.file().write_all(&manifest.encode())?;
+    // What a power cut left of it would be refused at the next start.
+    new.file().sync_all()?;
+    new.take_place()
 }
 
 impl Volume {

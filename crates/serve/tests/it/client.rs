@@ -1,5 +1,6 @@
 //! A small client that sends exactly what a test wants, and a server in a thread of the test.
 
+use forerun_serve::error::ServeError;
 use forerun_serve::messages::Messages;
 use forerun_serve::nbd::handshake::option_bytes;
 use forerun_serve::nbd::wire::{CHUNK_MAGIC, Command, Request, SIMPLE_MAGIC, request, request_bytes};
@@ -50,10 +51,13 @@ impl Running {
         };
         let thread = std::thread::spawn(move || {
             let Ended { metrics, failures } = server.run(&mut messages).expect("the server runs");
-            assert!(failures.is_empty(), "{failures:?}");
+            let is_changed = |failure: &ServeError| matches!(failure, ServeError::Changed { .. });
+            assert!(failures.iter().all(is_changed), "{failures:?}");
             // A server that does not listen is not waited for.
             let _ = messages.finish(Duration::from_secs(1));
-            (metrics, std::mem::take(&mut *said.lock().expect("whole")))
+            let mut said = std::mem::take(&mut *said.lock().expect("whole"));
+            said.extend(failures.iter().map(ServeError::to_string));
+            (metrics, said)
         });
         Self { socket, uri, page, stop, thread: Some(thread) }
     }

@@ -165,6 +165,8 @@ fn names_that_cannot_be_told_apart_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let problem = Server::bind(&options(folder.path(), &["a", "a"])).err().expect("refused").to_string();
     assert!(problem.contains("two exports are called \"a\""), "{problem}");
+    let escape = Server::bind(&options(folder.path(), &["a\u{1b}]0;b"])).err().expect("refused").to_string();
+    assert!(escape.contains("no terminal shows") && !escape.contains('\u{1b}'), "{escape}");
     let none = Server::bind(&options(folder.path(), &[])).err().expect("refused").to_string();
     assert!(none.contains("1 to 64 exports"), "{none}");
     let mut bad = options(folder.path(), &["a", "b"]);

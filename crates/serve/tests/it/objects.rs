@@ -17,13 +17,15 @@ struct Store {
     minds: bool,
     /// Ranges that were asked for: first byte and bytes.
     ranges: Vec<(usize, usize)>,
+    /// Requests that are hung up on before it answers again.
+    away: usize,
 }
 
 /// A server of one object; its thread ends with the test program.
 fn http(content: Vec<u8>, tag: &str, minds: bool) -> (String, Arc<Mutex<Store>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = format!("http://{}/some/disk.img", listener.local_addr().expect("bound"));
-    let store = Arc::new(Mutex::new(Store { content, tag: tag.into(), minds, ranges: Vec::new() }));
+    let store = Arc::new(Mutex::new(Store { content, tag: tag.into(), minds, ranges: Vec::new(), away: 0 }));
     let shared = Arc::clone(&store);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -51,6 +53,10 @@ fn answer(stream: &TcpStream, store: &Mutex<Store>) -> Option<()> {
         }
     }
     let mut store = store.lock().expect("no test thread panics with it");
+    if store.away > 0 {
+        store.away -= 1;
+        return None;
+    }
     let refused = store.minds && condition.is_some_and(|tag| tag != store.tag);
     let whole = store.content.len();
     let (status, head, body) = match range {
@@ -131,9 +137,31 @@ fn replaced(minds: bool) {
     }
     drop(client);
     let (_, said) = server.stop();
-    let [line] = &said[..] else { panic!("of each block again, or not at all: {said:?}") };
+    let [line, end] = &said[..] else { panic!("of each block again, or not at all: {said:?}") };
+    assert!(end.ends_with(": nothing was answered any more"), "the server has failed: {end}");
     let is_last = line.ends_with(": nothing is answered any more; start the server anew");
     assert!(is_last && line.contains("the object was replaced or removed while it was served"), "{line}");
+}
+
+#[test]
+fn a_store_that_is_away_is_waited_for_and_when_it_stays_away_not_once_for_each_block() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let content = content();
+    let (address, store) = http(content.clone(), "\"one\"", true);
+    let server = Running::start(&over(&address, folder.path()));
+    let mut client = Client::connect(&server.socket, true);
+    store.lock().expect("whole").away = 8;
+    assert!(client.read(0, 4096).data == content[..4096], "it came back within a few seconds");
+    assert_eq!(store.lock().expect("whole").away, 0);
+    store.lock().expect("whole").away = usize::MAX;
+    let begun = std::time::Instant::now();
+    assert_eq!(client.read(4 << 20, 4096).error, 5, "EIO");
+    assert!(begun.elapsed().as_secs() < 45, "the blocks of a strip are not waited for one after the other");
+    store.lock().expect("whole").away = 0;
+    assert!(client.read(4 << 20, 4096).data == content[4 << 20..][..4096], "and it goes on");
+    drop(client);
+    let (_, said) = server.stop();
+    assert!((1..=4).contains(&said.len()), "not a line for each block: {said:?}");
 }
 
 #[test]
