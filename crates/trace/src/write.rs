@@ -223,7 +223,12 @@ impl Output {
         Ok(match named.extension().and_then(|end| end.to_str()) {
             Some("gz") => Self::Gzip(flate2::write::GzEncoder::new(file, flate2::Compression::default())),
             Some("xz") => Self::Xz(liblzma::write::XzEncoder::new(file, XZ_LEVEL)),
-            Some("zst") => Self::Zstd(zstd::stream::write::Encoder::new(file, ZSTD_LEVEL)?),
+            Some("zst") => {
+                let mut encoder = zstd::stream::write::Encoder::new(file, ZSTD_LEVEL)?;
+                // gzip and xz have a sum of what they hold; zstd only if asked to.
+                encoder.include_checksum(true)?;
+                Self::Zstd(encoder)
+            }
             _ => Self::Plain(file),
         })
     }

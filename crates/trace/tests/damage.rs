@@ -3,7 +3,7 @@
 use forerun_core::access::Op;
 use forerun_core::units::Nanos;
 use forerun_trace::record::{Name, Record, Trace};
-use forerun_trace::{Format, ReadOptions, open, read_bytes, through_from, write_to};
+use forerun_trace::{Format, ReadOptions, open, read_bytes, through_from, write, write_to};
 use std::process::Command;
 
 /// Rows of the trace: several pages of some columns, and read in a few milliseconds.
@@ -83,6 +83,15 @@ fn no_turned_bit_of_our_parquet_is_read_as_another_trace() {
     let said = refusals(&parquet(ROWS), 300);
     let by_sum = said.iter().filter(|said| said.contains("forerun.crc32")).count();
     assert!(by_sum > 50, "{by_sum} of {} by the sum", said.len());
+}
+
+#[test]
+fn no_turned_bit_of_a_text_in_zstd_is_read_as_another_trace() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("day.csv.zst");
+    write(&path, Format::Csv, &trace(ROWS / 4)).expect("it is written");
+    let said = refusals(&std::fs::read(&path).expect("it is there"), 300);
+    assert!(said.len() > 250, "{} refused", said.len());
 }
 
 /// Changes a byte that stands `behind` bytes after the only `text` in `bytes`.
