@@ -177,8 +177,6 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
-    // A damaged Parquet file makes its library panic, which the reader catches: the hook would print each of them.
-    std::panic::set_hook(Box::new(|_| {}));
     let mut sound = true;
     for format in Format::all() {
         if only.is_none_or(|only| only == format) {

@@ -172,14 +172,7 @@ fn detect_text(text: &str, name: &str) -> Option<Format> {
     if let Some(format) = by_heading(first) {
         return Some(format);
     }
-    let mut best: Option<(usize, Format)> = None;
-    for (format, claim) in CLAIMS {
-        let claimed = lines.iter().filter(|line| claim(line)).count();
-        let enough = claimed > 0 && claimed * 10 >= lines.len() * 9;
-        if enough && best.is_none_or(|(most, _)| claimed > most) {
-            best = Some((claimed, format));
-        }
-    }
+    let best = claimed_most(&lines).filter(|&(claimed, _)| claimed * 10 >= lines.len() * 9);
     match best {
         Some((_, format)) if units::cannot_be_sectors(format, &lines) => None,
         Some((_, Format::Mqsim))
@@ -191,6 +184,40 @@ fn detect_text(text: &str, name: &str) -> Option<Format> {
         Some((_, format)) => Some(format),
         None => None,
     }
+}
+
+/// The format that claims the most of these lines, if one claims any, and how many it claims.
+fn claimed_most(lines: &[&str]) -> Option<(usize, Format)> {
+    let mut best: Option<(usize, Format)> = None;
+    for (format, claim) in CLAIMS {
+        let claimed = lines.iter().filter(|line| claim(line)).count();
+        if claimed > best.map_or(0, |(most, _)| most) {
+            best = Some((claimed, format));
+        }
+    }
+    best
+}
+
+/// A line that keeps a text from being of a format.
+pub(crate) struct Hindrance<'t> {
+    /// The format, which claims at least half of the lines.
+    pub(crate) format: Format,
+    /// How many it claims, and of how many.
+    pub(crate) claimed: (usize, usize),
+    /// The first that it does not claim, and its number from 1.
+    pub(crate) line: (u64, &'t str),
+}
+
+/// What keeps a beginning that no format claims from being of the likeliest one: of a few lines a bad one is more than a tenth.
+pub(crate) fn hindrance(head: &[u8]) -> Option<Hindrance<'_>> {
+    let text = text_of(head)?;
+    let lines = first_lines(text);
+    let (claimed, format) = claimed_most(&lines).filter(|&(claimed, _)| claimed * 2 >= lines.len())?;
+    let (_, claim) = CLAIMS.into_iter().find(|&(known, _)| known == format)?;
+    let bad = lines.iter().find(|line| !claim(line))?;
+    let mut numbered = (1..).zip(text.trim_start_matches('\u{feff}').lines());
+    let line = numbered.find(|(_, line)| line.trim_end() == *bad)?;
+    Some(Hindrance { format, claimed: (claimed, lines.len()), line })
 }
 
 fn by_heading(first: &str) -> Option<Format> {
@@ -230,6 +257,16 @@ mod tests {
         assert_eq!(detect(text.as_bytes(), ""), Some(Format::Lirs));
         text.push_str("oops\n");
         assert_eq!(detect(text.as_bytes(), ""), None);
+    }
+
+    #[test]
+    fn a_text_too_short_for_its_bad_line_has_a_hindrance_and_other_texts_have_none() {
+        let of = |text: &'static str| hindrance(text.as_bytes()).map(|it| (it.format, it.claimed, it.line));
+        assert_eq!(of("7\n\n8\noops\n9\n"), Some((Format::Lirs, (3, 4), (4, "oops"))));
+        assert_eq!(of("\u{feff}oops \n7\n"), Some((Format::Lirs, (1, 2), (1, "oops "))));
+        for none in ["", "hello\n", "7\nhello\nworld\n", "0.0 0 1048576 4096 1\n"] {
+            assert_eq!(of(none), None, "{none}");
+        }
     }
 
     #[test]

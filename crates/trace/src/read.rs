@@ -5,7 +5,7 @@
 //! file per processor; a path that does not exist but has siblings `path.blktrace.0`, `path.blktrace.1`, … means
 //! them all together, as for blkparse.
 
-use crate::detect::{bare_lines, detect};
+use crate::detect::{bare_lines, detect, hindrance};
 use crate::error::{Fault, Malformed, Place, TraceError, excerpt};
 use crate::format::Format;
 use crate::formats::{
@@ -210,6 +210,13 @@ fn choose(name: &str, head: &[u8], options: &ReadOptions) -> Result<Format, Trac
         return Ok(Format::Columns);
     }
     detect(head, name).ok_or_else(|| {
+        if let Some(likely) = hindrance(head) {
+            let ((claimed, lines), (number, line)) = (likely.claimed, likely.line);
+            let expected = format!("a line of {} as {claimed} of the first {lines} are", likely.format);
+            let fault =
+                Fault::new(expected, line).remedy("repair it, name its format, or give a column mapping");
+            return fault.at(name, "unknown", Place::Line(number)).into();
+        }
         let first = head.split(|&b| b == b'\n').next().unwrap_or_default();
         let found = if head.is_empty() {
             "an empty file".to_owned()

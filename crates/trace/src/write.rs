@@ -223,7 +223,12 @@ impl Output {
         Ok(match named.extension().and_then(|end| end.to_str()) {
             Some("gz") => Self::Gzip(flate2::write::GzEncoder::new(file, flate2::Compression::default())),
             Some("xz") => Self::Xz(liblzma::write::XzEncoder::new(file, XZ_LEVEL)),
-            Some("zst") => Self::Zstd(zstd::stream::write::Encoder::new(file, ZSTD_LEVEL)?),
+            Some("zst") => {
+                let mut encoder = zstd::stream::write::Encoder::new(file, ZSTD_LEVEL)?;
+                // gzip and xz have a sum of what they hold; zstd only if asked to.
+                encoder.include_checksum(true)?;
+                Self::Zstd(encoder)
+            }
             _ => Self::Plain(file),
         })
     }
@@ -346,27 +351,32 @@ impl Job<'_> {
 
     /// The name of each record's device or file in a fio iolog, by (device, file).
     fn fio_names(&mut self) -> HashMap<(Name, Name), String> {
-        let mut names = HashMap::new();
         let trace = self.trace;
-        for (device, file) in spaces(trace) {
-            let plain = if file == Name::ABSENT {
+        let spaces = spaces(trace);
+        let mut wanted = Vec::with_capacity(spaces.len());
+        for &(device, file) in &spaces {
+            let (plain, own) = if file == Name::ABSENT {
                 let known = trace.name(device);
-                self.lose_if(!known.starts_with("/dev/"), Loss::DeviceNames);
-                match known {
+                let own = known.starts_with("/dev/");
+                self.lose_if(!own, Loss::DeviceNames);
+                let plain = match known {
                     "" => "/dev/unnamed".to_owned(),
-                    known if known.starts_with("/dev/") => known.to_owned(),
+                    known if own => known.to_owned(),
                     known => format!("/dev/{known}"),
-                }
+                };
+                (plain, own)
             } else {
+                let device_like = trace.name(file).starts_with("/dev/");
                 self.lose_if(device != Name::ABSENT, Loss::Devices);
-                self.lose_if(trace.name(file).starts_with("/dev/"), Loss::Files);
-                trace.name(file).to_owned()
+                self.lose_if(device_like, Loss::Files);
+                (trace.name(file).to_owned(), device == Name::ABSENT && !device_like)
             };
             let clean = plain.replace(|c: char| c.is_ascii_whitespace(), "_");
             self.lose_if(clean != plain, Loss::NameCharacters);
-            names.insert((device, file), clean);
+            let own = own && clean == plain;
+            wanted.push((clean, own));
         }
-        names
+        spaces.into_iter().zip(fio::distinct(&wanted)).collect()
     }
 
     fn fio_v2(&mut self, out: &mut impl Write) -> Result<(), WriteError> {
@@ -429,7 +439,14 @@ impl Job<'_> {
         let first = self.trace.records.iter().filter_map(|r| r.time).min();
         self.lose_if(first.is_some_and(|time| time.0 != 0), Loss::TimeOrigin);
         let mut hosts = HashMap::new();
-        for (number, (device, file)) in spaces(self.trace).into_iter().enumerate() {
+        let spaces = spaces(self.trace);
+        // A host of which the trace has a disk is not the one of names that MSR cannot hold.
+        let mut other = "space_".to_owned();
+        while spaces.iter().any(|&(device, _)| self.trace.name(device).starts_with(&other)) {
+            other.insert(0, '~');
+        }
+        let other = other.trim_end_matches('_');
+        for (number, (device, file)) in spaces.into_iter().enumerate() {
             let name = self.trace.name(device);
             let split = name.rsplit_once('_').filter(|(host, disk)| {
                 file == Name::ABSENT
@@ -439,7 +456,7 @@ impl Job<'_> {
             });
             self.lose_if(split.is_none(), Loss::DeviceNames);
             let host =
-                split.map_or_else(|| format!("space,{number}"), |(host, disk)| format!("{host},{disk}"));
+                split.map_or_else(|| format!("{other},{number}"), |(host, disk)| format!("{host},{disk}"));
             hosts.insert((device, file), host);
         }
         for (i, r) in self.trace.records.iter().enumerate() {

@@ -124,6 +124,17 @@ fn no_format_is_told_with_all_formats_and_the_beginning() {
 }
 
 #[test]
+fn a_bad_line_of_a_file_of_few_lines_is_told_with_the_likeliest_format() {
+    let text = "1,h,0,Read,0,1,0\n\n2,h,0,Fetch,0,1,0\n3,h,0,Read,0,1,0\n";
+    let error = read_bytes("in", text.as_bytes(), &ReadOptions::default()).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "in: line 3 (unknown): expected a line of msr as 2 of the first 3 are, found \"2,h,0,Fetch,0,1,0\"; \
+         repair it, name its format, or give a column mapping"
+    );
+}
+
+#[test]
 fn a_missing_file_is_an_error_of_the_system_with_its_path() {
     let error = open("no/such/trace", &ReadOptions::default()).unwrap_err();
     assert!(matches!(error, TraceError::Io { .. }) && error.to_string().contains("no/such/trace"));

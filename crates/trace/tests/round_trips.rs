@@ -93,6 +93,62 @@ fn every_loss_is_named() {
 }
 
 #[test]
+fn what_a_format_cannot_call_by_its_name_is_not_taken_for_something_else() {
+    let of = |device: &str, file: &str| {
+        let mut row = row(0, device, 0, 4096, Op::Read);
+        row.3 = file.to_owned();
+        row
+    };
+    let rows_in = [
+        of("", "/a b"),
+        of("", "/a_b"),
+        of("", "/a\tb"),
+        of("", "/a_b~2"),
+        of("sda", "/A"),
+        of("sdb", "/A"),
+        of("", "/A"),
+        of("sda", ""),
+        of("/dev/sda", ""),
+        of("", "/dev/sda"),
+        of("", ""),
+        of("space_0", ""),
+        of("space_4", ""),
+    ];
+    let named = |format, get: fn(&Row) -> &String| {
+        let (rows, losses) = again(format, &trace(&rows_in));
+        let names: Vec<String> = rows.iter().map(|row| get(row).clone()).collect();
+        let distinct: std::collections::BTreeSet<_> = rows.iter().map(|row| (&row.1, &row.3)).collect();
+        assert_eq!(distinct.len(), rows_in.len(), "{format}: {names:?}");
+        (names, losses)
+    };
+    for format in [Format::FioV2, Format::FioV3] {
+        let (names, losses) = named(format, |row| if row.3.is_empty() { &row.1 } else { &row.3 });
+        let expected = [
+            "/a_b~3",
+            "/a_b",
+            "/a_b~4",
+            "/a_b~2",
+            "/A~2",
+            "/A~3",
+            "/A",
+            "/dev/sda~2",
+            "/dev/sda",
+            "/dev/sda~3",
+            "/dev/unnamed",
+            "/dev/space_0",
+            "/dev/space_4",
+        ];
+        assert_eq!(names, expected);
+        for loss in [Loss::NameCharacters, Loss::Devices, Loss::DeviceNames, Loss::Files] {
+            assert!(losses.contains(&loss), "{loss}");
+        }
+    }
+    let (names, _) = named(Format::Msr, |row| &row.1);
+    assert_eq!((&names[0][..], &names[11][..], &names[12][..]), ("~space_0", "space_0", "space_4"));
+    named(Format::Spc, |row| &row.1);
+}
+
+#[test]
 fn oracle_general_counts_requests_from_one_and_knows_the_next() {
     let second = 1_000_000_000;
     let rows = [row(0, "", 4096, 8192, Op::Read), row(2 * second, "", 8192, 4096, Op::Read)];

@@ -9,8 +9,13 @@
 //! written and read again is the same trace. Times and offsets are delta-encoded, texts are dictionary-encoded, so
 //! a request takes a few bytes. Only the column layer of the Parquet library is used, not Arrow: nine flat columns
 //! need none, and Arrow would be most of the build. The library trusts some lengths of a damaged file (a page may
-//! claim up to 2 GiB) and answers a few contradictions with a panic; that is turned into the same error as any other
-//! malformed input.
+//! claim up to 2 GiB) and answers a few contradictions with a panic (`formats/columnar/quiet.rs`); that is turned into the same
+//! error as any other malformed input. Damage that the library does not see is found by a sum of all values
+//! (`formats/columnar/sum.rs`), which stands in the file metadata as `forerun.crc32`; a file without one, of an older Forerun, and one
+//! that somebody else wrote are read as they are.
+
+mod quiet;
+mod sum;
 
 use crate::error::{Fault, Place, TraceError};
 use crate::record::{Name, Record, Trace};
@@ -29,8 +34,9 @@ use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use quiet::quietly;
 use std::sync::Arc;
+use sum::{ColumnSum, Sum};
 
 /// The first and last bytes of a Parquet file.
 pub(crate) const MAGIC: &[u8; 4] = b"PAR1";
@@ -40,6 +46,12 @@ const SCHEMA_KEY: &str = "forerun.schema";
 const SCHEMA_VERSION: &str = "2";
 /// The schemas that it reads; the first had no `took_ns` and no `file_bytes`.
 const SCHEMA_VERSIONS: [&str; 2] = ["1", SCHEMA_VERSION];
+/// Who wrote a file, as it says itself.
+const CREATED_BY: &str = "forerun";
+/// Key of the sum of all values.
+const SUM_KEY: &str = "forerun.crc32";
+/// What to do about a file of which something is not as it was written.
+const DAMAGED: &str = "the file is damaged: fetch or write it again";
 /// Before the keys of what the recording says of its machine; so many of them, of so many bytes, are read.
 const ABOUT: &str = "forerun.about.";
 const ABOUT_MAX: usize = 64;
@@ -65,52 +77,109 @@ const MESSAGE: &str = "message trace {
 /// Reads a whole file.
 pub(crate) fn read(source: &mut ByteSource<'_>, sink: &mut Sink<'_>) -> Result<(), TraceError> {
     let data = Bytes::from(source.whole()?);
-    // Nothing of `sink` is kept after a panic: the error ends the reading.
-    match catch_unwind(AssertUnwindSafe(|| rows(data, sink))) {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err((place, fault))) => Err(sink.fatal(place, fault)),
-        Err(_) => {
-            let fault = Fault::told("a whole Parquet file", "one whose inner lengths contradict each other")
-                .remedy("fetch or write the file again");
-            Err(sink.fatal(Place::Byte(0), fault))
-        }
-    }
+    rows(data, sink).map_err(|(place, fault)| sink.fatal(place, fault))
 }
 
-fn broken(error: &ParquetError) -> (Place, Fault) {
-    let fault =
-        Fault::told("a whole Parquet file", error.to_string()).remedy("fetch or write the file again");
-    (Place::Byte(0), fault)
+/// What the library answers; its panics are answers too. What it was working on is not used after one.
+fn asked<T>(ask: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, (Place, Fault)> {
+    let found = match quietly(ask) {
+        Some(Ok(answer)) => return Ok(answer),
+        Some(Err(error)) => error.to_string(),
+        None => "one whose inner lengths contradict each other".to_owned(),
+    };
+    let fault = Fault::told("a whole Parquet file", found).remedy("fetch or write the file again");
+    Err((Place::Byte(0), fault))
 }
 
 fn rows(data: Bytes, sink: &mut Sink<'_>) -> Result<(), (Place, Fault)> {
-    let file = SerializedFileReader::new(data).map_err(|e| broken(&e))?;
+    let file = asked(|| SerializedFileReader::new(data))?;
     check_version(file.metadata())?;
     read_about(file.metadata(), sink);
+    let mut check = Check::of(file.metadata());
     let columns = Columns::find(file.metadata()).map_err(|fault| (Place::Byte(0), fault))?;
     let mut row = 0;
     for number in 0..file.num_row_groups() {
-        let group = file.get_row_group(number).map_err(|e| broken(&e))?;
-        let mut readers = columns.open(&*group).map_err(|e| broken(&e))?;
+        let group = asked(|| file.get_row_group(number))?;
+        let mut readers = asked(|| columns.open(&*group))?;
         while !sink.full() {
-            let batch = columns.batch(&mut readers).map_err(|e| broken(&e))?;
+            let batch = asked(|| columns.batch(&mut readers))?;
             if batch.is_empty() {
                 break;
             }
-            batch.take(row, sink)?;
+            if let Some(check) = &mut check {
+                check.take(&batch);
+            }
+            let summed = check.is_some();
+            batch.take(row, sink).map_err(|(place, fault)| {
+                // Forerun writes no bad rows.
+                (place, if summed { fault.or_remedy(DAMAGED) } else { fault })
+            })?;
             row += batch.bytes.len() as u64;
         }
     }
-    Ok(())
+    match check {
+        // Rows behind a limit were not read.
+        Some(check) if !sink.full() => check.finish(),
+        _ => Ok(()),
+    }
+}
+
+/// The pairs of the file metadata.
+fn pairs(metadata: &ParquetMetaData) -> impl Iterator<Item = &KeyValue> {
+    metadata.file_metadata().key_value_metadata().into_iter().flatten()
+}
+
+/// The value of a key of the file metadata.
+fn value_of<'a>(metadata: &'a ParquetMetaData, key: &str) -> Option<&'a str> {
+    pairs(metadata).find(|pair| pair.key == key)?.value.as_deref()
+}
+
+/// What a file says of its machine, as it stands there.
+fn about(metadata: &ParquetMetaData) -> impl Iterator<Item = (&str, &str)> {
+    pairs(metadata).filter_map(|pair| Some((pair.key.strip_prefix(ABOUT)?, pair.value.as_deref()?)))
+}
+
+/// The sum that a file states, and that of what was read.
+struct Check {
+    stated: String,
+    sum: Sum,
+}
+
+impl Check {
+    /// None where the file states none, and where another tool wrote it: it may have changed rows and kept the metadata.
+    fn of(metadata: &ParquetMetaData) -> Option<Self> {
+        if metadata.file_metadata().created_by() != Some(CREATED_BY) {
+            return None;
+        }
+        let stated = value_of(metadata, SUM_KEY)?.to_owned();
+        let mut sum = Sum::default();
+        sum.about
+            .texts(about(metadata).flat_map(|(key, value)| [key, value]).map(|text| Some(text.as_bytes())));
+        Some(Self { stated, sum })
+    }
+    fn take(&mut self, batch: &Batch) {
+        let numbers = [&batch.time, &batch.offset, &batch.bytes, &batch.took, &batch.file_bytes];
+        for (sum, values) in self.sum.numbers.iter_mut().zip(numbers) {
+            sum.numbers(values);
+        }
+        for (sum, values) in self.sum.texts.iter_mut().zip(&batch.texts) {
+            sum.texts(values.iter().map(|value| value.as_ref().map(ByteArray::data)));
+        }
+    }
+    fn finish(self) -> Result<(), (Place, Fault)> {
+        let found = self.sum.finish();
+        if found == self.stated {
+            return Ok(());
+        }
+        let expected = format!("rows and file metadata of the sum {:?} ({SUM_KEY})", self.stated);
+        let remedy = format!("{DAMAGED} (--limit reads its first rows unchecked)");
+        Err((Place::Byte(0), Fault::told(expected, format!("others, of the sum {found:?}")).remedy(remedy)))
+    }
 }
 
 fn check_version(metadata: &ParquetMetaData) -> Result<(), (Place, Fault)> {
-    let version = metadata
-        .file_metadata()
-        .key_value_metadata()
-        .and_then(|pairs| pairs.iter().find(|pair| pair.key == SCHEMA_KEY))
-        .and_then(|pair| pair.value.clone());
-    if version.as_deref().is_some_and(|version| SCHEMA_VERSIONS.contains(&version)) {
+    let version = value_of(metadata, SCHEMA_KEY);
+    if version.is_some_and(|version| SCHEMA_VERSIONS.contains(&version)) {
         return Ok(());
     }
     let found = version.map_or_else(|| "no such key".to_owned(), |v| format!("version {v:?}"));
@@ -122,9 +191,7 @@ fn check_version(metadata: &ParquetMetaData) -> Result<(), (Place, Fault)> {
 
 /// What the recording says of its machine; more than a machine has to say is not taken.
 fn read_about(metadata: &ParquetMetaData, sink: &mut Sink<'_>) {
-    let pairs = metadata.file_metadata().key_value_metadata().into_iter().flatten();
-    let own = pairs.filter_map(|pair| Some((pair.key.strip_prefix(ABOUT)?, pair.value.as_deref()?)));
-    let short = own.filter(|(key, value)| key.len() + value.len() <= ABOUT_BYTES_MAX);
+    let short = about(metadata).filter(|(key, value)| key.len() + value.len() <= ABOUT_BYTES_MAX);
     for (key, value) in short.take(ABOUT_MAX) {
         sink.say_about(key, value);
     }
@@ -207,6 +274,8 @@ impl Columns {
             let mut levels = Vec::new();
             let wanted = column.nullable.then_some(&mut levels);
             let (read, ..) = reader.read_records(BATCH_ROWS, wanted, None, &mut values)?;
+            // A text that the library did not fill panics when it is looked at: better here, where that is an answer.
+            values.iter().for_each(|value: &ByteArray| _ = value.data());
             *out = spread(read, column.nullable.then_some(&levels), values);
         }
         let rows = numbers[2].len();
@@ -302,7 +371,7 @@ fn properties(trace: &Trace) -> Result<WriterProperties, ParquetError> {
     let about = trace.about.iter().map(|(key, value)| KeyValue::new(format!("{ABOUT}{key}"), value.clone()));
     let version = KeyValue::new(SCHEMA_KEY.to_owned(), SCHEMA_VERSION.to_owned());
     let mut builder = WriterProperties::builder()
-        .set_created_by("forerun".to_owned())
+        .set_created_by(CREATED_BY.to_owned())
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
         .set_key_value_metadata(Some(std::iter::once(version).chain(about).collect()));
     for name in ["time_ns", "offset", "took_ns"] {
@@ -320,26 +389,35 @@ pub(crate) fn write(out: &mut (impl std::io::Write + Send), trace: &Trace) -> Re
     let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties(trace)?))?;
     let names: Vec<ByteArray> = trace.names.iter().map(|name| ByteArray::from(name.as_str())).collect();
     let mut sizes = trace.file_sizes.clone();
+    let mut sum = Sum::default();
+    let about = trace.about.iter().flat_map(|(key, value)| [key, value]);
+    sum.about.texts(about.map(|text| Some(text.as_bytes())));
     for records in trace.records.chunks(GROUP_ROWS) {
         let mut group = writer.next_row_group()?;
+        let [of_time, of_offset, of_bytes, of_took, of_size] = &mut sum.numbers;
+        let [of_names @ .., of_op] = &mut sum.texts;
         let time: Vec<_> = records.iter().map(|r| r.time.map(|t| t.0.cast_signed())).collect();
-        numbers(&mut group, &time)?;
+        numbers(&mut group, of_time, &time)?;
         let pickers: [fn(&Record) -> Name; 3] = [|r| r.process, |r| r.device, |r| r.file];
-        for pick in pickers {
+        for (pick, sum) in pickers.into_iter().zip(of_names) {
             let name =
                 |name: Name| (name != Name::ABSENT).then(|| names.get(name.0 as usize).cloned()).flatten();
-            texts(&mut group, records.iter().map(|r| name(pick(r))), true)?;
+            texts(&mut group, sum, records.iter().map(|r| name(pick(r))), true)?;
         }
-        numbers_required(&mut group, &records.iter().map(|r| r.offset.cast_signed()).collect::<Vec<_>>())?;
-        numbers_required(&mut group, &records.iter().map(|r| r.bytes.cast_signed()).collect::<Vec<_>>())?;
+        let offset: Vec<_> = records.iter().map(|r| r.offset.cast_signed()).collect();
+        numbers_required(&mut group, of_offset, &offset)?;
+        let bytes: Vec<_> = records.iter().map(|r| r.bytes.cast_signed()).collect();
+        numbers_required(&mut group, of_bytes, &bytes)?;
         let letter = |op| Some(ByteArray::from(if op == Op::Read { "R" } else { "W" }));
-        texts(&mut group, records.iter().map(|r| letter(r.op)), false)?;
-        numbers(&mut group, &records.iter().map(|r| r.took.map(|t| t.0.cast_signed())).collect::<Vec<_>>())?;
+        texts(&mut group, of_op, records.iter().map(|r| letter(r.op)), false)?;
+        let took: Vec<_> = records.iter().map(|r| r.took.map(|t| t.0.cast_signed())).collect();
+        numbers(&mut group, of_took, &took)?;
         // Once a file: the size stands on its first row.
         let size = |r: &Record| sizes.remove(&(r.device, r.file)).map(u64::cast_signed);
-        numbers(&mut group, &records.iter().map(size).collect::<Vec<_>>())?;
+        numbers(&mut group, of_size, &records.iter().map(size).collect::<Vec<_>>())?;
         group.close()?;
     }
+    writer.append_key_value_metadata(KeyValue::new(SUM_KEY.to_owned(), sum.finish()));
     writer.close()?;
     Ok(())
 }
@@ -353,8 +431,10 @@ macro_rules! next_column {
 
 fn numbers<W: std::io::Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
+    sum: &mut ColumnSum,
     values: &[Option<i64>],
 ) -> Result<(), ParquetError> {
+    sum.numbers(values);
     let mut column = next_column!(group);
     let levels: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
     let present: Vec<i64> = values.iter().copied().flatten().collect();
@@ -364,8 +444,10 @@ fn numbers<W: std::io::Write + Send>(
 
 fn numbers_required<W: std::io::Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
+    sum: &mut ColumnSum,
     values: &[i64],
 ) -> Result<(), ParquetError> {
+    sum.numbers(values);
     let mut column = next_column!(group);
     column.typed::<Int64Type>().write_batch(values, None, None)?;
     column.close()
@@ -373,11 +455,13 @@ fn numbers_required<W: std::io::Write + Send>(
 
 fn texts<W: std::io::Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
+    sum: &mut ColumnSum,
     values: impl Iterator<Item = Option<ByteArray>>,
     nullable: bool,
 ) -> Result<(), ParquetError> {
     let mut column = next_column!(group);
     let values: Vec<_> = values.collect();
+    sum.texts(values.iter().map(|value| value.as_ref().map(ByteArray::data)));
     let levels: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
     let present: Vec<ByteArray> = values.into_iter().flatten().collect();
     column.typed::<ByteArrayType>().write_batch(&present, nullable.then_some(levels.as_slice()), None)?;

@@ -6,7 +6,8 @@
 //! times; otherwise a request's time is the sum of the waits before it. Version 3: the line
 //! `fio version 3 iolog`, and a time stamp in front of every line instead of waits. fio writes microseconds; some
 //! converters write milliseconds, so the unit is an option. Reads and writes become records; sync, datasync, trim
-//! and the file actions do not. A name below `/dev/` is a device, any other a file.
+//! and the file actions do not. A name below `/dev/` is a device, any other a file. A name cannot hold a blank, and that
+//! of a file holds no device: what would be called as something else is called, is written with a number ([`distinct`]).
 
 use super::LineReader;
 use crate::error::Fault;
@@ -16,11 +17,46 @@ use crate::sink::{BLANK, Sink};
 use crate::time_unit::TimeUnit;
 use forerun_core::access::Op;
 use forerun_core::units::Nanos;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 /// First line of version 2.
 pub(crate) const HEADING_V2: &str = "fio version 2 iolog";
 /// First line of version 3.
 pub(crate) const HEADING_V3: &str = "fio version 3 iolog";
+
+/// Names under which nothing is taken for something else: of those that would be called the same all but one get `~2`, `~3` and so on behind
+/// it, which nobody is called. With each name it is told whether it stands just so in the trace: who has it from there keeps it, else the first.
+pub(crate) fn distinct(wanted: &[(String, bool)]) -> Vec<String> {
+    let mut keepers = HashMap::new();
+    for (at, (name, own)) in wanted.iter().enumerate() {
+        match keepers.entry(name) {
+            Entry::Vacant(free) => _ = free.insert((at, *own)),
+            Entry::Occupied(mut first) if *own && !first.get().1 => _ = first.insert((at, true)),
+            Entry::Occupied(_) => {}
+        }
+    }
+    let mut taken: HashSet<String> = wanted.iter().map(|(name, _)| name.clone()).collect();
+    let mut last: HashMap<&str, u64> = HashMap::new();
+    let mut names = Vec::with_capacity(wanted.len());
+    for (at, (name, _)) in wanted.iter().enumerate() {
+        if keepers[name].0 == at {
+            names.push(name.clone());
+            continue;
+        }
+        let number = last.entry(name).or_insert(1);
+        let mut other;
+        loop {
+            *number += 1;
+            other = format!("{name}~{number}");
+            if taken.insert(other.clone()) {
+                break;
+            }
+        }
+        names.push(other);
+    }
+    names
+}
 
 /// Reads both versions.
 pub(crate) struct Reader {
@@ -100,5 +136,26 @@ impl LineReader for Reader {
             sink.forget_times();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(wanted: &[(&str, bool)]) -> Vec<String> {
+        distinct(&wanted.iter().map(|&(name, own)| (name.to_owned(), own)).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_name_that_somebody_has_already_gets_a_number_that_nobody_has() {
+        assert_eq!(told(&[("/a", true), ("/b", false)]), ["/a", "/b"]);
+        assert_eq!(told(&[("/a", false), ("/a", false), ("/a", false)]), ["/a", "/a~2", "/a~3"]);
+        assert_eq!(told(&[("/a", false), ("/a", true), ("/a", false)]), ["/a~2", "/a", "/a~3"]);
+        assert_eq!(told(&[("/a", true), ("/a", false), ("/a~2", true)]), ["/a", "/a~3", "/a~2"]);
+        assert_eq!(
+            told(&[("/a~2", false), ("/a", true), ("/a", false), ("/a~2", true)]),
+            ["/a~2~2", "/a", "/a~3", "/a~2"]
+        );
     }
 }
