@@ -109,6 +109,15 @@ impl Format {
     pub const fn is_written(self) -> bool {
         ROWS[self as usize].written
     }
+    /// One to write, by its word.
+    ///
+    /// # Errors
+    /// [`UnknownWord`], with the words of those that are written. One that is only read is told where it is written.
+    pub fn to_write(text: &str) -> Result<Self, UnknownWord> {
+        let written =
+            || ROWS.iter().filter(|row| row.written).map(|row| row.name).collect::<Vec<_>>().join(", ");
+        text.parse().map_err(|unknown| UnknownWord { known: written(), ..unknown })
+    }
     /// All names, for messages.
     pub(crate) fn names() -> String {
         ROWS.each_ref().map(|row| row.name).join(", ")
@@ -148,5 +157,8 @@ mod tests {
     fn an_unknown_name_is_answered_with_all_names() {
         let said = "mrs".parse::<Format>().unwrap_err().to_string();
         assert!(said.contains("\"mrs\"") && said.contains("msr"), "{said}");
+        let said = Format::to_write("mrs").unwrap_err().to_string();
+        assert!(said.contains("msr") && !said.contains("perf"), "only those that are written: {said}");
+        assert_eq!(Format::to_write("perf"), Ok(Format::Perf));
     }
 }

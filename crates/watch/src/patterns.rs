@@ -440,7 +440,7 @@ impl<A: Asks> Patterns<A> {
         let (before, back_off) = (suspect.pace, suspect.back_off);
         let reader = Reader {
             before,
-            now: before.from_here(),
+            now: before.go_on(),
             shape,
             end: 0,
             missing: None,

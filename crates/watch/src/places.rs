@@ -57,7 +57,7 @@ impl Pace {
 
     /// With nothing counted yet, of places as far from each other as these: the least distance that came twice, as the only small one may be that
     /// from a header, or the least of all.
-    pub(crate) fn from_here(&self) -> Self {
+    pub(crate) fn go_on(&self) -> Self {
         let known = || self.distances.iter().copied().filter(|distance| *distance > 0);
         let twice = known().filter(|one| known().filter(|other| other == one).count() > 1).min();
         let apart = twice.or_else(|| known().min()).unwrap_or(0);
@@ -124,19 +124,19 @@ mod tests {
         // It reads 4 pages in order, and the first of 128 each was missed: 128 pages take 5 ms, before and then.
         let mut before = Pace::default();
         (0..4).for_each(|k| before.learn(1 + k * 5_000_000, k * 128));
-        let mut now = before.from_here();
+        let mut now = before.go_on();
         (1..=320).for_each(|k| now.place(15_000_001 + k * 156_250, 384 + k * 4));
         assert_eq!((now.places, before.percent(&now), now.earned(&before)), (10, 100, 0));
         // Backwards, and with a header before the first place.
         let mut before = Pace::default();
         [0, 1, 1000, 936, 872, 808].iter().zip(1..).for_each(|(page, k)| before.learn(k * 1_000_000, *page));
-        let mut now = before.from_here();
+        let mut now = before.go_on();
         (1..=5).for_each(|k| now.place(6_000_000 + k * 500_000, 808 - k * 64));
         assert_eq!((now.places, before.percent(&now), now.earned(&before)), (5, 200, 2_500_000));
         // Two strides in turns: each place of both is one.
         let mut before = Pace::default();
         (0..8).for_each(|k| before.learn(1 + k * 1_000_000, k / 2 * 64 + k % 2 * 10));
-        let mut now = before.from_here();
+        let mut now = before.go_on();
         (8..28).for_each(|k| now.place(1 + k * 1_000_000, k / 2 * 64 + k % 2 * 10));
         assert_eq!((now.places, before.percent(&now)), (20, 100));
     }

@@ -55,7 +55,7 @@ pub(crate) struct CutArgs {
     #[arg(long, value_name = "N", default_value_t = 1, requires = "sample")]
     seed: u64,
     /// Format to write [default: by the ending of the file; parquet]
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = Format::to_write)]
     to: Option<Format>,
     #[command(flatten)]
     read: ReadArgs,
@@ -72,7 +72,7 @@ pub(crate) struct AnonymizeArgs {
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// Format to write [default: by the ending of the file; parquet]
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = Format::to_write)]
     to: Option<Format>,
     #[command(flatten)]
     read: ReadArgs,

@@ -128,7 +128,7 @@ pub(crate) struct ConvertArgs {
     /// File to write, or - for standard output; .gz, .xz and .zst are packed
     output: PathBuf,
     /// Format to write [default: by the ending of the file; parquet]
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = Format::to_write)]
     to: Option<Format>,
     #[command(flatten)]
     read: ReadArgs,
@@ -157,7 +157,7 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
     /// Format to write [default: by the ending of the file; parquet]
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = Format::to_write)]
     to: Option<Format>,
     /// Command to run; it and its children are recorded
     #[arg(last = true, value_name = "CMD")]
@@ -176,7 +176,7 @@ pub(crate) struct SynthArgs {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Format to write [default: by the ending of the file; parquet]
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = Format::to_write)]
     to: Option<Format>,
 }
 
