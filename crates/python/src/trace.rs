@@ -8,7 +8,7 @@ use forerun_study::traces::{self, Classes, Columns, Info};
 use forerun_trace::cut::Cut;
 use forerun_trace::patterns::{GroupBy, PatternOptions, patterns};
 use forerun_trace::record::Trace as Records;
-use forerun_trace::{ColumnMapping, Format, ReadOptions};
+use forerun_trace::{ColumnMapping, Format, ReadOptions, WriteError};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -177,12 +177,17 @@ impl Trace {
         Self { name: format!("{}[{from}:{until}]", self.name), records: Arc::new(part), sha256 }
     }
 
-    /// Writes it: the format by name, or by the ending of the file.
-    fn write(&self, py: Python<'_>, path: PathBuf, format: &str) -> PyResult<()> {
-        let format: Format =
-            format.parse().map_err(|problem| OptionError::new_err(format!("format: {problem}")))?;
+    /// Writes it: the format by name, or by the ending of the file. What that does not hold.
+    fn write(&self, py: Python<'_>, path: PathBuf, format: Option<&str>) -> PyResult<Vec<String>> {
+        let format = format.map(str::parse::<Format>).transpose();
+        let format = format.map_err(|problem| OptionError::new_err(format!("format: {problem}")))?;
+        let format = traces::target(&path, format).map_err(|problem| raised(py, &problem))?;
         let written = py.detach(|| forerun_trace::write(&path, format, &self.records));
-        written.map(drop).map_err(|problem| ForerunError::new_err(problem.to_string()))
+        let written = written.map_err(|problem| match problem {
+            WriteError::NotWritten { .. } => OptionError::new_err(format!("format: {problem}")),
+            other => ForerunError::new_err(other.to_string()),
+        })?;
+        Ok(written.losses.iter().map(ToString::to_string).collect())
     }
 
     /// The requests as an Arrow stream.

@@ -1,5 +1,7 @@
 """Arrays and Arrow tables, in and out."""
 
+import json
+import warnings
 from array import array
 
 import pytest
@@ -169,3 +171,40 @@ def test_a_recording_that_cannot_be_is_an_error_with_its_reason():
         forerun.Trace.record()
     with pytest.raises(forerun.ForerunError, match="nowhere"):
         forerun.Trace.record(device="/dev/nowhere", seconds=1)
+
+
+@pytest.mark.parametrize(("name", "more", "words"), [
+    ("a.csv", {}, []), ("a.csv.gz", {}, []), ("a.spc", {}, []), ("a.lirs.zst", {}, []), ("a", {}, []), ("a.parquet", {}, []),
+    ("a.bin", {"format": "msr"}, ["--to", "msr"]), ("a.csv", {"format": "fio3"}, ["--to", "fio3"]),
+])
+def test_the_ending_of_a_name_means_the_format_that_it_means_to_the_command(name, more, words, command, small, tmp_path):
+    (tmp_path / "theirs").mkdir()
+    command("trace", "convert", str(small), str(tmp_path / "theirs" / name), *words)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        forerun.Trace.open(small).write(tmp_path / name, **more)
+    assert (tmp_path / name).read_bytes() == (tmp_path / "theirs" / name).read_bytes()
+
+
+def test_what_a_format_does_not_hold_is_warned_of(command, small, tmp_path):
+    said = json.loads(command("trace", "convert", str(small), str(tmp_path / "theirs.lirs"), "--json"))["losses"]
+    assert said
+    path = tmp_path / "ours.lirs"
+    with pytest.warns(UserWarning) as warned:
+        forerun.Trace.open(small).write(path)
+    assert [str(one.message) for one in warned] == [f"{path}: not in it: {loss}" for loss in said]
+    assert {one.filename for one in warned} == {__file__}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        forerun.Trace.open(small).write(tmp_path / "all.csv")
+
+
+def test_what_cannot_be_written_is_refused(small, tmp_path):
+    trace = forerun.Trace.open(small)
+    with pytest.raises(forerun.OptionError, match=r"`\.bin` is the ending of no format that is written \(endings are \.parquet"):
+        trace.write(tmp_path / "a.bin")
+    with pytest.raises(forerun.OptionError, match="strace is read but not written"):
+        trace.write(tmp_path / "a", format="strace")
+    with pytest.raises(forerun.OptionError, match="is not known"):
+        trace.write(tmp_path / "a", format="mrs")
+    assert list(tmp_path.iterdir()) == []

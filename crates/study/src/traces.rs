@@ -11,7 +11,7 @@ use forerun_sim::replay::Map;
 use forerun_trace::cut::{Cut, cut};
 use forerun_trace::patterns::{GroupBy, Patterns, Shares};
 use forerun_trace::record::{Name, Record, Trace};
-use forerun_trace::{Malformed, ReadOptions, TraceError, TraceInfo};
+use forerun_trace::{Format, Malformed, ReadOptions, TraceError, TraceInfo};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeSet, HashMap};
@@ -82,6 +82,31 @@ pub fn unreadable(problem: &TraceError) -> StudyError {
     let place = format!("{}: {} ({})", bad.file, bad.place, bad.format);
     let what = format!("expected {}, found {}", bad.expected, bad.found);
     StudyError { fault: Fault::Input, ..StudyError::usage(&place, what, &bad.remedy) }
+}
+
+/// The format that was asked for, or that the file's ending means; a name without one means Parquet.
+///
+/// # Errors
+/// [`StudyError`] for an ending that means none that is written.
+pub fn target(path: &Path, asked: Option<Format>) -> Result<Format, StudyError> {
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let bare = [".gz", ".xz", ".zst"].iter().find_map(|packed| name.strip_suffix(packed)).unwrap_or(&name);
+    match (asked, Path::new(bare).extension().map(|ending| ending.to_string_lossy())) {
+        (Some(asked), _) => Ok(asked),
+        (None, None) => Ok(Format::Parquet),
+        (None, Some(ending)) => match ending.as_ref() {
+            "parquet" => Ok(Format::Parquet),
+            "csv" => Ok(Format::Csv),
+            "lirs" => Ok(Format::Lirs),
+            "spc" => Ok(Format::Spc),
+            _ => Err(StudyError::usage(
+                &path.display().to_string(),
+                format!("`.{ending}` is the ending of no format that is written"),
+                "endings are .parquet, .csv, .lirs and .spc, with .gz, .xz or .zst behind them; other formats are \
+                 written by `forerun trace convert IN OUT --to FORMAT`",
+            )),
+        },
+    }
 }
 
 /// A time in a trace, of seconds.
@@ -447,6 +472,17 @@ mod tests {
             let said = said(cut);
             assert!(!said.contains("--skip-bad"), "{said}");
         }
+    }
+
+    #[test]
+    fn the_ending_of_a_name_says_what_is_written() {
+        let target = |name: &str, asked| target(Path::new(name), asked);
+        for (name, format) in [("x", Format::Parquet), ("d.x/x.csv.gz", Format::Csv), ("x.spc", Format::Spc)] {
+            assert_eq!(target(name, None), Ok(format), "{name}");
+        }
+        assert_eq!(target("x.bin", Some(Format::Msr)), Ok(Format::Msr));
+        let refused = target("x.bin", None).expect_err("no format").to_string();
+        assert!(refused.starts_with("x.bin: `.bin` is the ending of no format that is written ("), "{refused}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -170,9 +171,15 @@ class Trace:
             label = name or " ".join(said) or str(os.fspath(device or ""))
             return cls(_native.Trace.open(str(path)).named(label))
 
-    def write(self, path: str | os.PathLike[str], *, format: str = "parquet") -> None:
-        """Writes it to a file, in a format that ``forerun trace convert --help`` calls written."""
-        self._native.write(os.fspath(path), format)
+    def write(self, path: str | os.PathLike[str], *, format: str | None = None) -> None:
+        """Writes it to a file, as ``forerun trace convert`` does: in the format that its ending means (.parquet, .csv, .lirs, .spc, with
+        .gz, .xz or .zst behind it; Parquet without one), or in a ``format`` that ``forerun trace convert --help`` calls written.
+
+        A file appears when it is whole. What the format does not hold is warned of, each with a ``UserWarning``; Parquet and CSV hold
+        all. Raises ``OptionError`` for an ending or a format that is not written.
+        """
+        for loss in self._native.write(os.fspath(path), format):
+            warnings.warn(f"{os.fspath(path)}: not in it: {loss}", UserWarning, stacklevel=2)
 
     def to_arrow(self) -> Any:
         """As a ``pyarrow.Table``, of the same memory. Needs pyarrow."""
