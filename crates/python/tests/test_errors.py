@@ -33,6 +33,29 @@ def test_every_mistake_has_its_type(kind, said, call, small, monkeypatch):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("said", "call"),
+    [
+        ("input: sim makes one run, and there are 2; use compare", lambda: forerun.sim([SMALL, SMALL], "none")),
+        ("scheme: sim makes one run, and there are 2; use compare", lambda: forerun.sim(SMALL, ["none", "asp"])),
+        ("inputs: there is none", lambda: forerun.sim([], "none")),
+        ("schemes: there is none", lambda: forerun.sim(SMALL, [])),
+        ("inputs: there is none", lambda: forerun.compare([], "none")),
+        ("schemes: there is none", lambda: forerun.compare(SMALL, [])),
+        ("inputs: 7 is neither text, a path nor", lambda: forerun.compare(7)),
+        ("cache_blocks: there is none", lambda: forerun.mrc("nowhere", cache_blocks=[])),
+        ("retention: there is none", lambda: forerun.mrc("nowhere", [], cache_blocks=1)),
+    ],
+)
+def test_a_run_has_one_input_and_scheme_and_a_comparison_at_least_one(said, call):
+    with pytest.raises(forerun.OptionError, match=said):
+        call()
+
+
+def test_a_list_of_one_is_that_one():
+    assert forerun.sim([SMALL], ["asp"], **HARDWARE).to_json() == forerun.sim(SMALL, "asp", **HARDWARE).to_json()
+
+
 def test_a_malformed_trace_says_its_line_and_what_passes_over_it(tmp_path):
     path = tmp_path / "bad.csv"
     path.write_text("128166372003061629,hm,0,Read,0,4096,100\n" * 3 + "nonsense\n")
