@@ -87,9 +87,9 @@ impl Trace {
     /// Makes one of a table's rows; see `forerun.Trace.from_arrow`.
     #[staticmethod]
     fn from_table(name: &str, table: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let batches = arrow_in::batches(table)?;
+        let (schema, batches) = arrow_in::batches(table)?;
         let made = table.py().detach(|| {
-            let trace = arrow_in::trace(&batches)?;
+            let trace = arrow_in::trace(&schema, &batches)?;
             let sha256 = traces::content_hash(&trace);
             Ok::<_, PyErr>((trace, sha256))
         })?;

@@ -35,6 +35,7 @@ def test_ops_times_and_contexts_are_told():
     rows = pyarrow.table(trace).to_pylist()
     assert rows[1] | {"took_ns": None} == {
         "time_ns": 10, "process": "4", "device": None, "file": None, "offset": 0, "bytes": 4096, "op": "W", "took_ns": None,
+        "file_bytes": None,
     }
 
 
@@ -64,6 +65,36 @@ def test_a_table_comes_back_as_the_trace_that_it_was(small):
     assert forerun.Trace.from_arrow(table.slice(0, 999)).sha256 != again[0].sha256
 
 
+RECORDED = """t,dev,off,bytes,op,pid,file,size
+# kernel: 6.12
+0.0,,0,4096,R,1,a,40960
+0.1,,4096,4096,R,1,a,
+0.2,,0,4096,R,1,b,8192
+"""
+
+
+def test_a_table_has_the_sizes_of_files_and_what_is_known_of_the_machine(tmp_path):
+    path = tmp_path / "recorded.parquet"
+    (tmp_path / "recorded.csv").write_text(RECORDED)
+    forerun.Trace.open(tmp_path / "recorded.csv").write(path)
+    trace = forerun.Trace.open(path)
+    info = trace.info()
+    assert info["files_with_size"] == 2 and info["about"] == {"kernel": "6.12"}
+    table = trace.to_arrow()
+    assert table["file_bytes"].to_pylist() == [40960, None, 8192]
+    assert table.schema.metadata == {b"forerun.about.kernel": b"6.12"}
+    again = forerun.Trace.from_arrow(table, name=str(path))
+    assert again.info() == info | {"format": "arrow", "sha256": again.sha256}
+    runs = [forerun.compare(one, "linux-6", bounds=False, **HARDWARE).runs[0] for one in (trace, again)]
+    assert runs[0]["prefetched_blocks"] == runs[1]["prefetched_blocks"]
+    assert runs[0]["elapsed_ns"] == runs[1]["elapsed_ns"]
+    bare = forerun.Trace.from_arrow(table.drop_columns("file_bytes"))
+    assert bare.info()["files_with_size"] == 0 and bare.sha256 != again.sha256
+    # The file that Forerun wrote, as pyarrow reads it, has the same names.
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert forerun.Trace.from_arrow(parquet.read_table(path)).sha256 == again.sha256
+
+
 def test_a_table_needs_places_alone():
     table = pyarrow.table({"offset": pyarrow.array([0, 4096], "int32"), "bytes": pyarrow.array([512, 512], "uint16"), "more": ["x", "y"]})
     info = forerun.Trace.from_arrow(table).info()
@@ -79,6 +110,7 @@ def test_a_table_needs_places_alone():
         ("bytes: wants whole numbers from 0, not all of Float64", {"offset": [0], "bytes": [0.5]}),
         ("offset: row 0 ends beyond", {"offset": pyarrow.array([2**64 - 1], "uint64"), "bytes": [2]}),
         ("process: wants text, not Int64", {"offset": [0], "bytes": [1], "process": [7]}),
+        ("file_bytes: wants whole numbers from 0", {"offset": [0], "bytes": [1], "file_bytes": [-1]}),
         ('op: "read" is none of', {"offset": [0], "bytes": [1], "op": ["read"]}),
     ],
 )

@@ -14,7 +14,7 @@ use forerun_trace::record::{Name, Record, Trace};
 use forerun_trace::{Format, Malformed, ReadOptions, TraceError, TraceInfo};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 /// What is in a trace.
@@ -189,7 +189,8 @@ pub fn part_hash(whole: &str, what: &Cut) -> String {
     hex(&hash.finalize())
 }
 
-/// The hash of a trace that comes from no file: of what its requests say, names by their words.
+/// The hash of a trace that comes from no file: of what its requests say, names by their words, and of what is known of its files and of
+/// the machine, where anything is.
 #[must_use]
 pub fn content_hash(trace: &Trace) -> String {
     let mut hash = Sha256::new();
@@ -204,6 +205,11 @@ pub fn content_hash(trace: &Trace) -> String {
             hash.update([0]);
         }
     }
+    // In the order of their words: the numbers of names are those of one reading.
+    let named = |(device, file): &(Name, Name)| (trace.name(*device), trace.name(*file));
+    let sizes: BTreeMap<_, _> = trace.file_sizes.iter().map(|(of, bytes)| (named(of), bytes)).collect();
+    sizes.iter().for_each(|size| hash.update(format!("{size:?}")));
+    trace.about.iter().for_each(|said| hash.update(format!("{said:?}")));
     hex(&hash.finalize())
 }
 
@@ -500,6 +506,18 @@ mod tests {
         assert_eq!(stretch(&trace, &hash, 1, 3).1, of_part, "the same requests");
         assert_ne!(stretch(&trace, &hash, 0, 3).1, of_part);
         assert!(stretch(&trace, &hash, 3, 1).0.records.is_empty());
+    }
+
+    #[test]
+    fn traces_that_know_other_sizes_or_machines_have_other_hashes() {
+        let columns = Columns { offset: vec![0], size: vec![512], ..Columns::default() };
+        let (bare, _) = columns.into_trace().expect("columns");
+        let (mut sized, mut placed) = (bare.clone(), bare.clone());
+        sized.know_size(Name::ABSENT, Name::ABSENT, 4096);
+        placed.about.insert("kernel".into(), "6.12".into());
+        let hashes: BTreeSet<_> = [&bare, &sized, &placed].map(content_hash).into();
+        assert_eq!(hashes.len(), 3);
+        assert_eq!(content_hash(&sized.clone()), content_hash(&sized));
     }
 
     #[test]

@@ -18,7 +18,9 @@ class Trace:
     """Requests in memory. Make one with ``Trace.open``, ``Trace.from_arrays`` or ``Trace.from_arrow``.
 
     It is an Arrow table to whoever asks (``pyarrow.table(trace)``, ``polars.DataFrame(trace)``, DuckDB): the columns
-    ``time_ns``, ``process``, ``device``, ``file``, ``offset`` and ``bytes`` (bytes), ``op`` (R or W), ``took_ns``.
+    ``time_ns``, ``process``, ``device``, ``file``, ``offset`` and ``bytes`` (bytes), ``op`` (R or W), ``took_ns``, ``file_bytes`` (the
+    size of the file, on the first row of each file of which it is known). What a recording says of its machine is metadata of the
+    schema, ``forerun.about.KEY``. These are the names of Forerun's Parquet files.
     """
 
     __slots__ = ("_native",)
@@ -78,7 +80,7 @@ class Trace:
 
         A row is a request, under the names that ``to_arrow`` gives: ``offset`` and ``bytes`` (bytes, in every row), and where they are
         there ``time_ns`` and ``took_ns`` (nanoseconds), ``op`` ("R" or "W"; all read without it), ``process``, ``device`` and ``file``
-        (text). Whole numbers may be of any width, text may be categories; other columns are not looked at. The columns are read
+        (text), and ``file_bytes`` (on any row of a file; the greatest counts). Whole numbers may be of any width, text may be categories; other columns are not looked at. The columns are read
         from where they are. Reports call it ``name``.
 
         Raises ``OptionError`` for what is no such table, with the column and what was wrong with it.
