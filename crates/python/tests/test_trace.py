@@ -45,6 +45,54 @@ def test_what_is_no_whole_number_from_0_is_refused(wrong):
         forerun.Trace.from_arrays(wrong, [4096])
 
 
+@pytest.mark.parametrize("op", [
+    ["R", "W"], ["r", "w"], [b"R", b"w"], [0, 1], [False, True], numpy.array(["R", "W"]), numpy.array(["R", "W"], "S1"),
+    numpy.array([False, True]), numpy.array([0, 1], "i1"), array("B", [0, 1]), pyarrow.array(["R", "W"]), "RW",
+])
+def test_an_operation_is_said_in_any_of_these_ways(op):
+    trace = forerun.Trace.from_arrays([0, 0], [512, 512], op=op)
+    assert [row["op"] for row in pyarrow.table(trace).to_pylist()] == ["R", "W"]
+
+
+@pytest.mark.parametrize("op", [["R", float("nan")], [0, 2], [0, None], ["R", "Write"], [0, -1], [0, [1]], numpy.array([0, 0.5]), b"RW"])
+def test_what_is_no_operation_is_refused(op):
+    with pytest.raises(forerun.OptionError, match='op: .* in row [01] is none of "R", "W", 0, 1'):
+        forerun.Trace.from_arrays([0, 0], [512, 512], op=op)
+    with pytest.raises(forerun.OptionError, match="op: wants a column of operations, not 1"):
+        forerun.Trace.from_arrays([0, 0], [512, 512], op=1)
+
+
+def test_columns_of_frames_are_columns():
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    rows = {"offset": [0, 4096], "size": [512, 512], "time": [0, 5], "op": ["R", "W"], "context": [1, 2]}
+    trace = forerun.Trace.from_arrays(**rows)
+    for frame in (pandas.DataFrame(rows), pandas.DataFrame(rows).astype({"offset": "Int64", "op": "category"}), polars.DataFrame(rows), pyarrow.table(rows)):
+        assert forerun.Trace.from_arrays(**{name: frame[name] for name in rows}).sha256 == trace.sha256
+
+
+@pytest.mark.parametrize(("said", "columns"), [
+    ("offset: wants a column of whole numbers from 0, not None", {"offset": None, "size": None}),
+    ("size: wants a column of whole numbers from 0, not 7", {"offset": [0], "size": 7}),
+    ("offset: wants a column of whole numbers from 0, not bytes", {"offset": b"12345678", "size": [1]}),
+    ("offset: wants a column, of one dimension, and this has 2", {"offset": numpy.zeros((2, 2), "u8"), "size": [1] * 4}),
+    (r"time: wants nanoseconds as whole numbers from 0, not datetime64\[s\] \(column.astype", {"offset": [0], "size": [1], "time": numpy.array(["2020-01-01"], "M8[s]")}),
+    (r"time: wants nanoseconds as whole numbers from 0, not timedelta64\[ms\] \(column.astype", {"offset": [0], "size": [1], "time": numpy.array([5], "m8[ms]")}),
+    ("offset: row 1 ends beyond 2", {"offset": [0, 2**64 - 1], "size": [1, 2]}),
+])
+def test_columns_that_are_none_are_refused_with_what_to_give(said, columns):
+    with pytest.raises(forerun.OptionError, match=said):
+        forerun.Trace.from_arrays(**columns)
+
+
+def test_the_nanoseconds_of_moments_are_taken_as_the_remedy_says():
+    pandas = pytest.importorskip("pandas")
+    moments = pandas.Series(pandas.to_datetime(["2020-01-01 00:00:00", "2020-01-01 00:00:01"]))
+    with pytest.raises(forerun.OptionError, match="time: wants nanoseconds"):
+        forerun.Trace.from_arrays([0, 0], [1, 1], time=moments)
+    time = moments.astype("datetime64[ns]").astype("int64")
+    assert forerun.Trace.from_arrays([0, 0], [1, 1], time=time - time[0]).info()["duration_ns"] == 10**9
+
+
 def test_a_trace_goes_to_polars_and_pandas(small):
     trace = forerun.Trace.open(small)
     assert len(trace) == len(trace.to_arrow()) == 1000

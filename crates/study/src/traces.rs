@@ -401,7 +401,7 @@ impl Columns {
     /// The trace that they are, and the hash of their numbers.
     ///
     /// # Errors
-    /// [`StudyError`] for columns of different lengths.
+    /// [`StudyError`] for columns of different lengths, and for a request that ends where 64 bits cannot address.
     pub fn into_trace(self) -> Result<(Trace, String), StudyError> {
         let mut hash = Sha256::new();
         let all = [
@@ -419,6 +419,10 @@ impl Columns {
             }
             hash.update(name);
             column.iter().for_each(|number| hash.update(number.to_le_bytes()));
+        }
+        let mut ranges = self.offset.iter().zip(&self.size);
+        if let Some(at) = ranges.position(|(offset, &size)| offset.checked_add(size).is_none()) {
+            return Err(StudyError::usage("offset", format!("row {at} ends beyond 2^64 bytes"), ""));
         }
         let hash = hex(&hash.finalize());
         Ok((self.records(), hash))
@@ -554,7 +558,9 @@ mod tests {
         assert_eq!(columns.clone().into_trace().expect("columns").1, hash);
         let other = Columns { write: None, ..columns.clone() }.into_trace().expect("columns");
         assert_ne!(other.1, hash);
-        let short = Columns { size: vec![1], ..columns }.into_trace().expect_err("short");
+        let short = Columns { size: vec![1], ..columns.clone() }.into_trace().expect_err("short");
         assert_eq!(short.to_string(), "size: has 1 values, and offset 3 (give columns of one length)");
+        let beyond = Columns { size: vec![1, u64::MAX, 1], ..columns }.into_trace().expect_err("beyond");
+        assert_eq!(beyond.to_string(), "offset: row 1 ends beyond 2^64 bytes");
     }
 }

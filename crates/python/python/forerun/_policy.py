@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from . import _native
+from ._columns import column
 from ._native import Access, Batch as _Columns, Fetched, OptionError
-from ._trace import column
 
 __all__ = ["Access", "Batch", "Fetched", "Policy", "Wishes"]
 

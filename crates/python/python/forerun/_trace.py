@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _command, _native
+from ._columns import column, writes
 from ._native import OptionError
 
 
@@ -62,17 +63,20 @@ class Trace:
         context: Any = None,
         name: str = "arrays",
     ) -> Trace:
-        """Makes a trace of columns of one length: numpy arrays, ``array.array`` or any sequence of integers.
+        """Makes a trace of columns of one length: numpy arrays, columns of pandas, polars or pyarrow, ``array.array`` or any sequence of
+        integers.
 
-        ``offset`` and ``size`` are bytes, ``time`` nanoseconds from the trace's own zero, ``op`` "R" and "W" or 0 and 1 (1
-        writes; all read where it is left out), ``context`` numbers of the processes that ask. Reports call it ``name``.
+        ``offset`` and ``size`` are bytes, ``time`` nanoseconds from the trace's own zero, ``op`` "R" and "W" (or "r" and "w", or bytes of
+        these) or 0 and 1 (1, like ``True``, writes; all read where it is left out), ``context`` numbers of the processes that ask. Reports
+        call it ``name``.
 
-        Raises ``OptionError`` for columns of different lengths or of something else than whole numbers from 0.
+        Raises ``OptionError`` for columns of different lengths or of something else than whole numbers from 0, for an ``op`` that is none of
+        these, and for a request that ends beyond 2^64 bytes.
         """
-        write = None if op is None else [_writes(one) for one in op]
-        columns = [column(what, numbers) for what, numbers in
-                   (("offset", offset), ("size", size), ("time", time), ("op", write), ("context", context))]
-        return cls(_native.Trace.from_columns(name, *columns))
+        optional = [None if numbers is None else column(what, numbers) for what, numbers in (("time", time), ("context", context))]
+        write = None if op is None else writes(op)
+        native = _native.Trace.from_columns(name, column("offset", offset), column("size", size), optional[0], write, optional[1])
+        return cls(native)
 
     @classmethod
     def from_arrow(cls, table: Any, *, name: str = "table") -> Trace:
@@ -197,34 +201,3 @@ class Trace:
 
     def __repr__(self) -> str:
         return repr(self._native)
-
-
-def _writes(op: Any) -> int:
-    """1 for a write, 0 for a read."""
-    if isinstance(op, str):
-        if op in ("R", "W"):
-            return int(op == "W")
-        raise OptionError(f'op: {op!r} is none of "R", "W", 0, 1')
-    return int(bool(op))
-
-
-def column(what: str, numbers: Any) -> Any:
-    """A buffer of unsigned integers of 64 bits: the column itself where it is one."""
-    if numbers is None:
-        return None
-    try:
-        view = memoryview(numbers)
-    except TypeError:
-        view = None
-    if view is not None and view.format in ("Q", "L") and view.itemsize == 8 and view.c_contiguous:
-        return numbers
-    from array import array
-
-    try:
-        if hasattr(numbers, "astype"):  # numpy, without a loop in Python
-            if numbers.dtype.kind not in "iub" or (numbers.size and int(numbers.min()) < 0):
-                raise OptionError(f"{what}: wants whole numbers from 0, not {numbers.dtype}")
-            return numbers.astype("u8")
-        return array("Q", numbers)
-    except (TypeError, OverflowError) as problem:
-        raise OptionError(f"{what}: wants whole numbers from 0 ({problem})") from None
