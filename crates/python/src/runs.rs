@@ -85,6 +85,8 @@ struct Shared {
     told: Mutex<Told>,
     /// Who judges a run before its end, and what came of it.
     judge: Option<Judge>,
+    /// What policies in Python raised.
+    mishaps: Mishaps,
 }
 
 /// Asked by the run itself, so always at the same moments of virtual time.
@@ -144,17 +146,16 @@ impl Watch for Shared {
         let _ = Python::try_attach(|py| py.detach(run));
     }
     fn stops(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.load(Ordering::Relaxed) || self.mishaps.exits()
     }
 }
 
-/// As [`watched_by`], by nobody else.
-fn watched<T: Send + 'static>(
+/// As [`watched_by`], without a word on how far it is. What cannot stop midway goes on to its end behind a caller who is gone.
+pub(crate) fn watched<T: Send + 'static>(
     py: Python<'_>,
-    progress: Option<&Bound<'_, PyAny>>,
-    work: impl FnOnce(&Shared) -> Result<T, StudyError> + Send + 'static,
+    work: impl FnOnce(&dyn Watch) -> Result<T, StudyError> + Send + 'static,
 ) -> PyResult<T> {
-    watched_by(py, progress, &Arc::new(Shared::default()), work)
+    watched_by(py, None, &Arc::new(Shared::default()), |shared| work(shared))
 }
 
 /// Does the work on a thread of its own, and looks after signals and progress until it is done.
@@ -182,7 +183,7 @@ fn watched_by<T: Send + 'static>(
 }
 
 fn gone() -> PyErr {
-    ForerunError::new_err("the runs ended without a word: a bug of Forerun; please report what it printed")
+    ForerunError::new_err("the work ended without a word: a bug of Forerun; please report what it printed")
 }
 
 fn tell(py: Python<'_>, progress: Option<&Bound<'_, PyAny>>, shared: &Shared) -> PyResult<()> {
@@ -237,10 +238,14 @@ pub(crate) fn compare(
     let (names, brought) = inputs(&asked)?;
     let mishaps = Mishaps::default();
     let own: Vec<Own> = policies.into_iter().map(|policy| policy.own(&mishaps)).collect();
-    let outcome = watched(py, progress, move |watch| {
+    let shared = Arc::new(Shared { mishaps: mishaps.clone(), ..Shared::default() });
+    let outcome = watched_by(py, progress, &shared, move |watch| {
         let brought = Brought { inputs: &brought, own: &own };
         study(&names, &schemes, bounds, &words, threads, brought, watch)
     });
+    if let Some(raised) = mishaps.exit() {
+        return Err(raised);
+    }
     let (outcome, failed) = outcome?;
     let failures = failed.into_iter().map(|(scheme, input, place)| {
         let raised = mishaps.take(&place).map(|raised| raised.into_value(py).into_any());
