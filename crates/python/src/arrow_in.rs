@@ -86,7 +86,9 @@ pub(crate) fn trace(schema: &SchemaRef, batches: &[RecordBatch]) -> PyResult<Tra
             op: op.as_ref().map_or(Op::Read, |op| op[at]),
         }));
     }
-    if let Some(at) = trace.records.iter().position(|record| record.offset.checked_add(record.bytes).is_none()) {
+    if let Some(at) =
+        trace.records.iter().position(|record| record.offset.checked_add(record.bytes).is_none())
+    {
         return Err(wrong("offset", format_args!("row {at} ends beyond 2^64 bytes")));
     }
     Ok(Trace { names: names.list, ..trace })

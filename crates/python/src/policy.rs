@@ -36,7 +36,8 @@ struct Raised {
     errors: Mutex<BTreeMap<String, PyErr>>,
     /// What is no error of a policy's but the end of all: `KeyboardInterrupt`, `SystemExit`.
     exit: Mutex<Option<PyErr>>,
-    exits: AtomicBool,
+    /// Has all runs end.
+    stop: Arc<AtomicBool>,
 }
 
 impl Mishaps {
@@ -46,7 +47,7 @@ impl Mishaps {
             if let Ok(mut exit) = self.0.exit.lock() {
                 exit.get_or_insert(raised);
             }
-            self.0.exits.store(true, Ordering::Release);
+            self.0.stop.store(true, Ordering::Relaxed);
             return StudyError::stopped();
         }
         let what = raised.to_string();
@@ -59,9 +60,9 @@ impl Mishaps {
     pub(crate) fn take(&self, place: &str) -> Option<PyErr> {
         self.0.errors.lock().ok().and_then(|mut all| all.remove(place))
     }
-    /// Whether a hook wants all to end.
-    pub(crate) fn exits(&self) -> bool {
-        self.0.exits.load(Ordering::Acquire)
+    /// Set when a hook wants all to end.
+    pub(crate) fn stop(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0.stop)
     }
     /// What it raised then.
     pub(crate) fn exit(&self) -> Option<PyErr> {

@@ -1,5 +1,6 @@
 """What goes wrong is typed, and says where and what to do; and Ctrl-C is heard."""
 
+import os
 import signal
 import threading
 import time
@@ -72,7 +73,16 @@ def test_every_error_has_a_place_and_a_remedy_if_only_empty_ones(small):
     assert (raised.value.place, raised.value.remedy) == ("", "")
 
 
-def test_ctrl_c_is_heard_within_a_fifth_of_a_second():
+@pytest.fixture(scope="module")
+def long():
+    """A trace whose figures take some seconds."""
+    numpy = pytest.importorskip("numpy")
+    offset = numpy.random.default_rng(1).integers(0, 1 << 28, 3_000_000, "u8") << 12
+    return forerun.Trace.from_arrays(offset, numpy.full_like(offset, 4096), context=offset >> 20)
+
+
+def interrupted_in_time(call, after=0.3):
+    """Rings Ctrl-C while it works, and measures when it is heard."""
     began = {}
 
     def interrupt(*_):
@@ -80,18 +90,56 @@ def test_ctrl_c_is_heard_within_a_fifth_of_a_second():
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    due = time.monotonic() + 0.3
-    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    due = time.monotonic() + after
+    signal.setitimer(signal.ITIMER_REAL, after)
     try:
         with pytest.raises(KeyboardInterrupt):
-            forerun.compare("random:size=1GiB,requests=3000000", ["asp", "strip"], **HARDWARE)
+            call()
         ended = time.monotonic()
     finally:
         signal.signal(signal.SIGALRM, before)
     assert began["at"] - due < 0.2 and ended - began["at"] < 0.2
 
 
-def test_other_threads_of_python_work_while_a_run_goes_on():
+def test_ctrl_c_is_heard_within_a_fifth_of_a_second():
+    interrupted_in_time(lambda: forerun.compare("random:size=1GiB,requests=3000000", ["asp", "strip"], **HARDWARE))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda trace: forerun.mrc(trace, ["arc", "s3fifo", "sieve"], cache_blocks=[10_000, 100_000, 1_000_000]),
+        lambda trace: trace.info(),
+        lambda trace: trace.patterns(by="process"),
+    ],
+    ids=["mrc", "info", "patterns"],
+)
+def test_ctrl_c_is_heard_while_a_trace_is_counted(call, long):
+    interrupted_in_time(lambda: call(long), after=0.02)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda path: forerun.Trace.open(path), lambda path: forerun.mrc(path, cache_blocks=1), lambda path: forerun.Trace.from_arrays([0], [1]).write(path, format="csv")],
+    ids=["open", "mrc", "write"],
+)
+def test_ctrl_c_is_heard_while_a_file_lets_one_wait(call, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    interrupted_in_time(lambda: call(tmp_path / "pipe"))
+    # Both of its ends, so that whoever waits for one goes on.
+    os.close(os.open(tmp_path / "pipe", os.O_RDWR | os.O_NONBLOCK))
+
+
+def test_a_file_that_is_written_when_ctrl_c_comes_is_whole_or_as_it_was(long, tmp_path):
+    path = tmp_path / "long.parquet"
+    path.write_text("before")
+    interrupted_in_time(lambda: long.write(path))
+    assert path.read_text(errors="replace") == "before"
+
+
+@pytest.mark.parametrize("table", [False, True], ids=["run", "table"])
+def test_other_threads_of_python_work_while_a_run_goes_on(table, long):
+    pytest.importorskip("pyarrow")
     counted, began = [0], threading.Event()
     over = threading.Event()
 
@@ -105,7 +153,10 @@ def test_other_threads_of_python_work_while_a_run_goes_on():
     began.wait()
     try:
         before = counted[0]
-        forerun.sim("random:size=1GiB,requests=1000000", "asp", **HARDWARE)
+        if table:
+            long.to_arrow()
+        else:
+            forerun.sim("random:size=1GiB,requests=1000000", "asp", **HARDWARE)
         during = counted[0] - before
     finally:
         over.set()
