@@ -53,6 +53,74 @@ def test_a_run_has_one_input_and_scheme_and_a_comparison_at_least_one(said, call
         call()
 
 
+OFFSETS = [4096 * n for n in range(100)]
+
+
+def tiny():
+    return forerun.Trace.from_arrays(OFFSETS, [4096] * 100, time=OFFSETS, name="tiny")
+
+
+@pytest.mark.parametrize(
+    ("said", "call"),
+    [
+        ("limit: wants a whole number of at least 1, not -1", lambda path: forerun.Trace.open(path, limit=-1)),
+        ("limit: wants a whole number of at least 1, not 0", lambda path: forerun.Trace.open(path, limit=0)),
+        ("limit: wants a whole number of at least 1, not True", lambda path: forerun.Trace.open(path, limit=True)),
+        ("threads: wants a whole number of at least 0, not -1", lambda path: forerun.compare(path, threads=-1)),
+        ("seeds: wants a whole number of at least 0, not -1", lambda path: forerun.compare(path, seeds=[1, -1])),
+        ("seeds: wants a list, as in .*, not 3", lambda path: forerun.compare(path, seeds=3)),
+        ("seed", lambda path: forerun.sim(path, seed=-1)),
+        ("seed: wants a whole number of at least 0, not -1", lambda path: tiny().cut(sample=0.5, seed=-1)),
+        ("threshold: wants a whole number of at least 0, not -1", lambda path: tiny().patterns(threshold=-1)),
+        ("threshold: from 1 to 1024 blocks", lambda path: tiny().patterns(threshold=0)),
+        ("threshold: from 1 to 1024 blocks", lambda path: tiny().patterns(threshold=1025)),
+        ("threshold: wants a whole number of at least 0, not 1.5", lambda path: tiny().patterns(threshold=1.5)),
+        ("map: `only:` names no device", lambda path: forerun.mrc(path, map="only:", cache_blocks=1)),
+        ("skip_bad: wants True or False, not 'no'", lambda path: forerun.Trace.open(path, skip_bad="no")),
+        ("skip_bad: wants True or False, not 'no'", lambda path: forerun.compare(path, skip_bad="no")),
+        ("skip_bad: wants True or False, not 0", lambda path: forerun.sim(path, skip_bad=0)),
+        ("bounds: wants True or False, not 'no'", lambda path: forerun.compare(path, bounds="no")),
+        ("files: wants True or False, not 'no'", lambda path: forerun.Trace.record(["ls"], files="no")),
+        ("command: wants a list, as in .*, not 'ls'", lambda path: forerun.Trace.record("ls")),
+        ("command: wants a list, as in .*, not ", lambda path: forerun.Trace.record(path)),
+    ],
+)
+def test_a_value_that_no_option_has_is_refused(said, call, small):
+    with pytest.raises(forerun.OptionError, match=said):
+        call(small)
+
+
+def test_a_limit_and_a_threshold_that_can_be_are_taken(small):
+    numpy = pytest.importorskip("numpy")
+    assert len(forerun.Trace.open(small, limit=numpy.int64(7), skip_bad=False)) == 7
+    assert [forerun.Trace.open(small).patterns(threshold=blocks)["threshold"] for blocks in (1, 1024)] == [1, 1024]
+
+
+def test_a_trace_has_parts_and_no_single_requests():
+    for wrong in (lambda trace: trace[0], lambda trace: list(trace), lambda trace: 5 in trace):
+        with pytest.raises(TypeError, match=r"as in trace\[1000:2000\], and no 0; to_arrow"):
+            wrong(tiny())
+
+
+def test_a_path_that_is_not_text_is_opened_and_refused_by_runs_with_what_to_give(small, tmp_path):
+    path = tmp_path / os.fsdecode(b"\xff.parquet")
+    path.write_bytes(small.read_bytes())
+    for one in (path, str(path), os.fsencode(path)):
+        trace = forerun.Trace.open(one)
+        assert len(trace) == 1000 and forerun.mrc(one, cache_blocks=10) == forerun.mrc(trace, cache_blocks=10)
+        for call in (forerun.compare, forerun.sim):
+            with pytest.raises(forerun.OptionError, match="is not UTF-8; give what forerun.Trace.open makes of it"):
+                call(one, "none", **HARDWARE)
+    assert forerun.sim(trace, "none", **HARDWARE).runs
+    assert forerun.sim(os.fsencode(small), "none", **HARDWARE).to_json() == forerun.sim(small, "none", **HARDWARE).to_json()
+
+
+def test_advice_on_a_trace_in_memory_that_cannot_be_given_names_the_trace():
+    empty = forerun.Trace.from_arrays([], [], name="nothing asked")
+    with pytest.raises(forerun.ForerunError, match="^nothing asked: the trace has no requests"):
+        forerun.advise(empty, device="gp3")
+
+
 def test_a_list_of_one_is_that_one():
     assert forerun.sim([SMALL], ["asp"], **HARDWARE).to_json() == forerun.sim(SMALL, "asp", **HARDWARE).to_json()
 

@@ -38,7 +38,7 @@ def some(what: str, values: list[Any], remedy: str = "give at least one") -> lis
     return values
 
 
-def words(what: str, values: Any, like: str) -> Any:
+def listed(what: str, values: Any, like: str) -> Any:
     """A list of words: one text would be taken for its letters."""
     if isinstance(values, (str, bytes, os.PathLike)):
         raise OptionError(f"{what}: wants a list, as in {like}, not {values!r}")

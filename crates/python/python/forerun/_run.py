@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from . import _native
-from ._checks import some
+from ._checks import some, switch, whole
 from ._comparison import Comparison
 from ._native import OptionError, PolicyError
 from ._policy import Given, Policy, given
@@ -51,6 +51,7 @@ def compare(
     names, policies = _schemes(schemes)
     said = {"array": array, "device": device, "cache": cache, **options}
     lines = [_words({**said, **seed}) for seed in _seeds(seeds)]
+    threads, bounds = whole("threads", threads), switch("bounds", bounds)
     with _bar(progress) as told:
         runs = _native.compare(_inputs(inputs), names, policies, bounds, threads, lines, told)
     for scheme, name, raised in runs.failures:
@@ -148,7 +149,11 @@ def _schemes(schemes: Any) -> tuple[list[str], list[Given]]:
 
 
 def _seeds(seeds: Iterable[int] | None) -> list[Mapping[str, Any]]:
-    return [{}] if seeds is None else [{"seed": seed} for seed in seeds]
+    if seeds is None:
+        return [{}]
+    if not isinstance(seeds, Iterable):
+        raise OptionError(f"seeds: wants a list, as in [1, 2, 3], not {seeds!r}")
+    return [{"seed": whole("seeds", seed)} for seed in seeds]
 
 
 _OPTIONS = dict(_native.options())
@@ -163,10 +168,10 @@ def _words(said: Mapping[str, Any]) -> list[str]:
             hint = f"did you mean {near[0]!r}?" if near else "there are: " + ", ".join(sorted(_OPTIONS))
             raise OptionError(f"no option is called {name!r}; {hint}")
         option = "--" + name.replace("_", "-")
-        if value is None or (_OPTIONS[name] and value is False):
+        if value is None:
             continue
         if _OPTIONS[name]:
-            words.append(option)
+            words += [option] if switch(name, value) else []
         elif isinstance(value, bool):
             words.append(f"{option}={'on' if value else 'off'}")
         else:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _command, _native
+from ._checks import listed, switch, whole
 from ._columns import column, writes
 from ._native import OptionError
 
@@ -47,8 +48,10 @@ class Trace:
 
         Raises ``TraceError`` with the place in the file and the remedy.
         """
+        skip_bad = switch("skip_bad", skip_bad)
+        limit = None if limit is None else whole("limit", limit, 1)
         native = _native.Trace.open(
-            os.fspath(path), format=format, columns=columns, skip_bad=skip_bad, limit=limit
+            os.fsdecode(path), format=format, columns=columns, skip_bad=skip_bad, limit=limit
         )
         return cls(native)
 
@@ -114,6 +117,7 @@ class Trace:
         """How it is read: shares of sequential, looping, strided, reverse and random blocks, ``by`` "process" or "file" with
         a row for each. ``threshold`` is how many blocks of 4 KiB a run must exceed. As ``forerun trace patterns --json``.
         """
+        threshold = None if threshold is None else whole("threshold", threshold)
         return json.loads(self._native.patterns_json(by, threshold))
 
     def cut(
@@ -133,6 +137,7 @@ class Trace:
         Raises ``OptionError`` where nothing says what to keep, or nothing is kept.
         """
         processes = [process] if isinstance(process, str) else list(process)
+        seed = whole("seed", seed)
         part = self._native.cut(
             name or f"{self.name} (cut)", from_s=from_, until_s=until, process=processes, sample=sample, seed=seed
         )
@@ -140,6 +145,8 @@ class Trace:
 
     def __getitem__(self, requests: slice) -> Trace:
         """``trace[1000:2000]``: these requests, counted in the order of the trace, as a trace whose times begin where it does."""
+        if not isinstance(requests, slice):  # typed so, and whoever runs through a trace comes here too
+            raise TypeError(f"a trace has parts, as in trace[1000:2000], and no {requests!r}; to_arrow() gives its requests as rows")
         from_, until, step = requests.indices(len(self))
         if step != 1:
             raise OptionError(f"a part of a trace has no step, and {step} was given")
@@ -164,17 +171,18 @@ class Trace:
         A command that fails is recorded all the same, and warned of. Ctrl-C ends the recording and the command. Raises
         ``UnsupportedError`` where the kernel or a right is missing, and ``ForerunError`` for anything else.
         """
+        said = [os.fsdecode(word) for word in listed("command", command, '["ls", "-l"]')]
+        files = switch("files", files)
         with tempfile.TemporaryDirectory(prefix="forerun-") as folder:
             path = Path(folder) / "recording.parquet"
-            words: list[str] = ["trace", "record", "--output", str(path), f"--read-ahead={read_ahead}"]
-            words += ["--files"] if files else []
-            words += [f"--dir={os.fspath(one)}" for one in ([dir] if isinstance(dir, (str, os.PathLike)) else dir)]
-            words += [] if device is None else [f"--device={os.fspath(device)}"]
-            words += [] if seconds is None else [f"--seconds={seconds}"]
-            said = [str(os.fspath(word)) for word in command]
-            words += ["--", *said] if said else []
-            _command.recorded(words, path)
-            label = name or " ".join(said) or str(os.fspath(device or ""))
+            line = ["trace", "record", "--output", str(path), f"--read-ahead={read_ahead}"]
+            line += ["--files"] if files else []
+            line += [f"--dir={os.fsdecode(one)}" for one in ([dir] if isinstance(dir, (str, os.PathLike)) else dir)]
+            line += [] if device is None else [f"--device={os.fsdecode(device)}"]
+            line += [] if seconds is None else [f"--seconds={seconds}"]
+            line += ["--", *said] if said else []
+            _command.recorded(line, path)
+            label = name or " ".join(said) or os.fsdecode(device or "")
             return cls(_native.Trace.open(str(path)).named(label))
 
     def write(self, path: str | os.PathLike[str], *, format: str | None = None) -> None:
@@ -184,8 +192,8 @@ class Trace:
         A file appears when it is whole. What the format does not hold is warned of, each with a ``UserWarning``; Parquet and CSV hold
         all. Raises ``OptionError`` for an ending or a format that is not written.
         """
-        for loss in self._native.write(os.fspath(path), format):
-            warnings.warn(f"{os.fspath(path)}: not in it: {loss}", UserWarning, stacklevel=2)
+        for loss in self._native.write(os.fsdecode(path), format):
+            warnings.warn(f"{os.fsdecode(path)}: not in it: {loss}", UserWarning, stacklevel=2)
 
     def to_arrow(self) -> Any:
         """As a ``pyarrow.Table``, of the same memory. Needs pyarrow."""
