@@ -7,12 +7,17 @@ use arrow_array::{
     ArrayRef, BooleanArray, DictionaryArray, Float64Array, RecordBatch, RecordBatchIterator, StringArray,
     UInt32Array, UInt64Array,
 };
+use arrow_schema::ArrowError;
 use forerun_core::access::Op;
 use forerun_study::rows::{Column, Rows};
 use forerun_trace::record::{Name, Record, Trace};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
+use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Before the keys of what a recording says of its machine, as in the file metadata of Forerun's Parquet.
+pub(crate) const ABOUT: &str = "forerun.about.";
 
 /// What the consumer looks for.
 pub(crate) const NAME: &std::ffi::CStr = c"arrow_array_stream";
@@ -26,8 +31,11 @@ pub(crate) fn capsule<'py>(py: Python<'py>, batch: RecordBatch) -> PyResult<Boun
 
 fn batch(columns: Vec<(String, ArrayRef)>) -> PyResult<RecordBatch> {
     let columns = columns.into_iter().map(|(name, column)| (name, column, true));
-    RecordBatch::try_from_iter_with_nullable(columns)
-        .map_err(|problem| ForerunError::new_err(format!("arrow: {problem}")))
+    RecordBatch::try_from_iter_with_nullable(columns).map_err(|problem| wrong(&problem))
+}
+
+fn wrong(problem: &ArrowError) -> PyErr {
+    ForerunError::new_err(format!("arrow: {problem}"))
 }
 
 /// Rows of reports.
@@ -44,12 +52,16 @@ fn array(column: Column) -> ArrayRef {
     }
 }
 
-/// The requests of a trace, under the names that its Parquet form has.
+/// The requests of a trace, under the names that its Parquet form has; what it says of its machine is metadata of the schema.
 pub(crate) fn of_trace(trace: &Trace) -> PyResult<RecordBatch> {
     let numbers = |of: fn(&Record) -> Option<u64>| -> ArrayRef {
         Arc::new(trace.records.iter().map(of).collect::<UInt64Array>())
     };
-    batch(vec![
+    // Once a file: the size stands on its first row.
+    let mut sizes = trace.file_sizes.clone();
+    let size = |record: &Record| sizes.remove(&(record.device, record.file));
+    let sizes: UInt64Array = trace.records.iter().map(size).collect();
+    let requests = batch(vec![
         ("time_ns".into(), numbers(|record| record.time.map(|time| time.0))),
         ("process".into(), names(trace, |record| record.process)?),
         ("device".into(), names(trace, |record| record.device)?),
@@ -58,7 +70,11 @@ pub(crate) fn of_trace(trace: &Trace) -> PyResult<RecordBatch> {
         ("bytes".into(), numbers(|record| Some(record.bytes))),
         ("op".into(), ops(trace)?),
         ("took_ns".into(), numbers(|record| record.took.map(|took| took.0))),
-    ])
+        ("file_bytes".into(), Arc::new(sizes)),
+    ])?;
+    let about = trace.about.iter().map(|(key, value)| (format!("{ABOUT}{key}"), value.clone()));
+    let schema = requests.schema().as_ref().clone().with_metadata(about.collect::<HashMap<_, _>>());
+    requests.with_schema(Arc::new(schema)).map_err(|problem| wrong(&problem))
 }
 
 fn names(trace: &Trace, of: fn(&Record) -> Name) -> PyResult<ArrayRef> {
@@ -75,5 +91,5 @@ fn ops(trace: &Trace) -> PyResult<ArrayRef> {
 fn dictionary(keys: UInt32Array, words: Vec<&str>) -> PyResult<ArrayRef> {
     DictionaryArray::<UInt32Type>::try_new(keys, Arc::new(StringArray::from(words)))
         .map(|column| Arc::new(column) as ArrayRef)
-        .map_err(|problem| ForerunError::new_err(format!("arrow: {problem}")))
+        .map_err(|problem| wrong(&problem))
 }

@@ -1,45 +1,60 @@
 //! Tables into Rust without a copy: whoever has Arrow's C stream (pandas, polars, DuckDB, pyarrow) hands one over in a capsule, and its
 //! rows become the requests of a trace. The inverse of what [`crate::arrow`] does with a trace.
 
-use crate::arrow::NAME;
+use crate::arrow::{ABOUT, NAME};
 use crate::errors::OptionError;
 use arrow_array::cast::AsArray as _;
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::types::{
     Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_schema::DataType;
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader as _};
+use arrow_schema::{DataType, SchemaRef};
 use forerun_core::access::Op;
 use forerun_core::units::Nanos;
 use forerun_trace::record::{Name, Record, Trace};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Whole numbers up to here are exact in 64 bits of a float.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// What a recording says of its machine is so many short texts, as in Parquet; what is more is not taken.
+const ABOUT_MAX: usize = 64;
+const ABOUT_BYTES_MAX: usize = 512;
 
 fn wrong(column: &str, what: impl std::fmt::Display) -> PyErr {
     OptionError::new_err(format!("{column}: {what}"))
 }
 
-/// The batches of a table that has Arrow's C stream.
-pub(crate) fn batches(table: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
+/// The schema and the batches of a table that has Arrow's C stream.
+pub(crate) fn batches(table: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
     let none = |_| wrong("table", "wants a table with Arrow's stream (__arrow_c_stream__)");
     let capsule = table.call_method0("__arrow_c_stream__").map_err(none)?;
     let capsule = capsule.cast::<PyCapsule>()?;
     let pointer = capsule.pointer_checked(Some(NAME))?;
     #[expect(unsafe_code, reason = "a capsule of this name holds such a stream, which from here on is ours")]
     let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.as_ptr().cast()) };
-    let read = RecordBatchStreamReader::try_new(stream).and_then(Iterator::collect);
+    let read = RecordBatchStreamReader::try_new(stream).and_then(|reader| {
+        let schema = reader.schema();
+        Ok((schema, reader.collect::<Result<_, _>>()?))
+    });
     read.map_err(|problem| wrong("table", problem))
 }
 
+/// What the metadata of a schema say of the machine on which it was recorded, as a trace's table has it.
+fn about(schema: &SchemaRef) -> BTreeMap<String, String> {
+    let own = schema.metadata().iter().filter_map(|(key, value)| Some((key.strip_prefix(ABOUT)?, value)));
+    let short = own.filter(|(key, value)| key.len() + value.len() <= ABOUT_BYTES_MAX);
+    let sorted: BTreeMap<_, _> = short.map(|(key, value)| (key.to_owned(), value.clone())).collect();
+    sorted.into_iter().take(ABOUT_MAX).collect()
+}
+
 /// The requests of batches, under the column names of a trace's table: `offset` and `bytes` must be there.
-pub(crate) fn trace(batches: &[RecordBatch]) -> PyResult<Trace> {
+pub(crate) fn trace(schema: &SchemaRef, batches: &[RecordBatch]) -> PyResult<Trace> {
     let mut names = Names::default();
-    let mut records = Vec::new();
+    let mut trace = Trace { about: about(schema), format: "arrow".into(), ..Trace::default() };
     for batch in batches {
         let column = |name: &str| batch.column_by_name(name);
         let required = |name: &str| {
@@ -49,12 +64,18 @@ pub(crate) fn trace(batches: &[RecordBatch]) -> PyResult<Trace> {
         let optional = |name: &str| column(name).map(|column| numbers(name, column)).transpose();
         let (offset, bytes) = (required("offset")?, required("bytes")?);
         let (time, took) = (optional("time_ns")?, optional("took_ns")?);
+        let file_bytes = optional("file_bytes")?;
         let mut of = |name: &str| column(name).map(|column| names.column(name, column)).transpose();
         let (device, process, file) = (of("device")?, of("process")?, of("file")?);
         let op = column("op").map(ops).transpose()?;
         let moment = |of: &Option<Vec<Option<u64>>>, at: usize| of.as_ref().and_then(|of| of[at]).map(Nanos);
         let name = |of: &Option<Vec<Name>>, at: usize| of.as_ref().map_or(Name::ABSENT, |of| of[at]);
-        records.extend((0..batch.num_rows()).map(|at| Record {
+        for (at, bytes) in file_bytes.iter().flatten().enumerate() {
+            if let Some(bytes) = *bytes {
+                trace.know_size(name(&device, at), name(&file, at), bytes);
+            }
+        }
+        trace.records.extend((0..batch.num_rows()).map(|at| Record {
             time: moment(&time, at),
             took: moment(&took, at),
             device: name(&device, at),
@@ -65,10 +86,12 @@ pub(crate) fn trace(batches: &[RecordBatch]) -> PyResult<Trace> {
             op: op.as_ref().map_or(Op::Read, |op| op[at]),
         }));
     }
-    if let Some(at) = records.iter().position(|record| record.offset.checked_add(record.bytes).is_none()) {
+    if let Some(at) =
+        trace.records.iter().position(|record| record.offset.checked_add(record.bytes).is_none())
+    {
         return Err(wrong("offset", format_args!("row {at} ends beyond 2^64 bytes")));
     }
-    Ok(Trace { names: names.list, records, format: "arrow".into(), ..Trace::default() })
+    Ok(Trace { names: names.list, ..trace })
 }
 
 /// A column that has a number in each row.

@@ -10,6 +10,7 @@ mod policy;
 mod runs;
 mod sweep;
 mod trace;
+mod watching;
 mod words;
 
 /// The native part of `forerun`.

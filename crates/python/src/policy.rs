@@ -1,7 +1,8 @@
 //! Policies written in Python, run in the simulator's layers.
 //!
 //! The engine tells a policy of every access; this file hands it on, one by one or in batches, and takes the wishes back. What
-//! a hook raises ends the run that it was raised in, by unwinding to the runner, and is kept for whoever asked for the runs.
+//! a hook raises ends the run that it was raised in, by unwinding to the runner, and is kept for whoever asked for the runs; what is no
+//! `Exception` ends them all.
 
 use crate::trace::numbers;
 use forerun_core::access::{Access as CoreAccess, Lookup, Op};
@@ -10,11 +11,11 @@ use forerun_core::registry::Layer;
 use forerun_core::units::Extent;
 use forerun_sim::own::Own;
 use forerun_study::{Fault, StudyError, runner};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PySequence, PyTuple};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Numbers of each access in a batch.
@@ -25,19 +26,47 @@ const WAITING_MAX: usize = 1 << 16;
 /// Files whose ends are remembered, for the wishes of batches; beyond, a wish is cut at the end of the file that is being read.
 const FILES_MAX: usize = 1 << 16;
 
-/// What a hook raised, by the place that the runner's error names.
+/// What hooks raised.
 #[derive(Clone, Default)]
-pub(crate) struct Mishaps(Arc<Mutex<BTreeMap<String, PyErr>>>);
+pub(crate) struct Mishaps(Arc<Raised>);
+
+#[derive(Default)]
+struct Raised {
+    /// By the place that the runner's error names.
+    errors: Mutex<BTreeMap<String, PyErr>>,
+    /// What is no error of a policy's but the end of all: `KeyboardInterrupt`, `SystemExit`.
+    exit: Mutex<Option<PyErr>>,
+    /// Has all runs end.
+    stop: Arc<AtomicBool>,
+}
 
 impl Mishaps {
-    fn put(&self, place: &str, raised: PyErr) {
-        if let Ok(mut all) = self.0.lock() {
+    /// Keeps what was raised at this place; the error that ends the run.
+    fn put(&self, py: Python<'_>, place: &str, raised: PyErr) -> StudyError {
+        if !raised.is_instance_of::<PyException>(py) {
+            if let Ok(mut exit) = self.0.exit.lock() {
+                exit.get_or_insert(raised);
+            }
+            self.0.stop.store(true, Ordering::Relaxed);
+            return StudyError::stopped();
+        }
+        let what = raised.to_string();
+        if let Ok(mut all) = self.0.errors.lock() {
             all.insert(place.to_owned(), raised);
         }
+        StudyError { fault: Fault::Own, ..StudyError::usage(place, what, "") }
     }
     /// What was raised at this place.
     pub(crate) fn take(&self, place: &str) -> Option<PyErr> {
-        self.0.lock().ok().and_then(|mut all| all.remove(place))
+        self.0.errors.lock().ok().and_then(|mut all| all.remove(place))
+    }
+    /// Set when a hook wants all to end.
+    pub(crate) fn stop(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0.stop)
+    }
+    /// What it raised then.
+    pub(crate) fn exit(&self) -> Option<PyErr> {
+        self.0.exit.lock().ok().and_then(|mut exit| exit.take())
     }
 }
 
@@ -262,17 +291,15 @@ impl InPython {
 
     /// Does something in Python; what is raised ends the run.
     fn in_python<T>(&mut self, work: impl FnOnce(Python<'_>, &mut Self) -> PyResult<T>) -> T {
-        let ended =
-            match Python::try_attach(|py| work(py, self).map_err(|raised| (raised.to_string(), raised))) {
-                Some(Ok(done)) => return done,
-                Some(Err((what, raised))) => {
-                    self.mishaps.put(&self.place, raised);
-                    StudyError { fault: Fault::Own, ..StudyError::usage(&self.place, what, "") }
-                }
-                // The interpreter is on its way out.
-                None => StudyError::stopped(),
-            };
-        runner::end_run(ended)
+        let done = Python::try_attach(|py| {
+            work(py, self).map_err(|raised| self.mishaps.put(py, &self.place, raised))
+        });
+        match done {
+            Some(Ok(done)) => done,
+            Some(Err(ended)) => runner::end_run(ended),
+            // The interpreter is on its way out.
+            None => runner::end_run(StudyError::stopped()),
+        }
     }
 
     /// Puts what waits into the plan, as far as it has room.

@@ -1,31 +1,22 @@
-//! Runs: words in, reports out, with the interpreter released while they run.
-//!
-//! The work is done by a thread of its own while the caller's looks after signals, so that Ctrl-C is heard at once however
-//! long a run goes without a word; the runs then end the next time that they tell how far they are.
+//! Runs: words in, reports out, with the interpreter released while they run ([`crate::watching`]).
 
 use crate::arrow;
-use crate::errors::{ForerunError, OptionError, json, raised};
+use crate::errors::{OptionError, json, raised};
 use crate::policy::{Given, Mishaps};
 use crate::trace::Trace;
+use crate::watching::{Shared, watched_by};
 use forerun_sim::input::Input;
 use forerun_sim::own::Own;
-use forerun_sim::progress::Progress;
 use forerun_sim::report::Comparison;
 use forerun_study::compare::{Asked, Outcome, Planned};
 use forerun_study::options::SetupArgs;
 use forerun_study::paint::Paint;
 use forerun_study::rows::Rows;
-use forerun_study::runner::{self, Brought, Ended, Running, Watch};
+use forerun_study::runner::{self, Brought};
 use forerun_study::{Fault, StudyError, html, table};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::Duration;
-
-/// How often signals are looked after and progress is shown.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+use std::sync::Arc;
 
 /// What was measured, and what is remarked on it.
 #[pyclass(frozen, module = "forerun._native")]
@@ -78,124 +69,6 @@ impl Runs {
     }
 }
 
-/// What the two threads tell each other.
-#[derive(Default)]
-struct Shared {
-    stop: AtomicBool,
-    told: Mutex<Told>,
-    /// Who judges a run before its end, and what came of it.
-    judge: Option<Judge>,
-}
-
-/// Asked by the run itself, so always at the same moments of virtual time.
-struct Judge {
-    asked: Py<PyAny>,
-    verdict: Mutex<Option<PyResult<()>>>,
-}
-
-impl Judge {
-    /// Ends the run if it is not to go on, or if what was asked raised.
-    fn hears(&self, progress: Progress) {
-        let given_up = Python::try_attach(|py| {
-            let told = (progress.done, progress.total, progress.now.0);
-            let goes_on = self.asked.bind(py).call1(told).and_then(|said| said.is_truthy());
-            let verdict = match goes_on {
-                Ok(true) => return false,
-                Ok(false) => Ok(()),
-                Err(raised) => Err(raised),
-            };
-            *self.verdict.lock().unwrap_or_else(PoisonError::into_inner) = Some(verdict);
-            true
-        });
-        if given_up != Some(false) {
-            runner::end_run(StudyError::stopped());
-        }
-    }
-}
-
-/// How far the runs are.
-#[derive(Default)]
-struct Told {
-    ended: usize,
-    all: usize,
-    /// Of the runs under way, the share that is done.
-    shares: BTreeMap<usize, f64>,
-}
-
-impl Watch for Shared {
-    #[expect(clippy::cast_precision_loss, reason = "a share for a bar")]
-    fn progress(&self, run: &Running<'_>, progress: Progress) {
-        if let Ok(mut told) = self.told.lock() {
-            told.shares.insert(run.number, progress.done as f64 / progress.total.max(1) as f64);
-        }
-        if let Some(judge) = &self.judge {
-            judge.hears(progress);
-        }
-    }
-    fn ended(&self, run: &Ended<'_>) {
-        if let Ok(mut told) = self.told.lock() {
-            told.shares.remove(&run.number);
-            (told.ended, told.all) = (run.ended, run.all);
-        }
-    }
-    /// The interpreter knows the thread from before the run to its end: to make itself known for each hook would take longer than
-    /// the hook.
-    fn around(&self, run: &mut (dyn FnMut() + Send)) {
-        let _ = Python::try_attach(|py| py.detach(run));
-    }
-    fn stops(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-}
-
-/// As [`watched_by`], by nobody else.
-fn watched<T: Send + 'static>(
-    py: Python<'_>,
-    progress: Option<&Bound<'_, PyAny>>,
-    work: impl FnOnce(&Shared) -> Result<T, StudyError> + Send + 'static,
-) -> PyResult<T> {
-    watched_by(py, progress, &Arc::new(Shared::default()), work)
-}
-
-/// Does the work on a thread of its own, and looks after signals and progress until it is done.
-fn watched_by<T: Send + 'static>(
-    py: Python<'_>,
-    progress: Option<&Bound<'_, PyAny>>,
-    shared: &Arc<Shared>,
-    work: impl FnOnce(&Shared) -> Result<T, StudyError> + Send + 'static,
-) -> PyResult<T> {
-    let (send, mut receive) = mpsc::channel();
-    let theirs = Arc::clone(shared);
-    std::thread::spawn(move || drop(send.send(work(&theirs))));
-    loop {
-        let waiting = &mut receive;
-        let heard = match py.detach(move || waiting.recv_timeout(LOOK_EVERY)) {
-            Ok(done) => return done.map_err(|problem| raised(py, &problem)),
-            Err(mpsc::RecvTimeoutError::Timeout) => tell(py, progress, shared),
-            Err(mpsc::RecvTimeoutError::Disconnected) => Err(gone()),
-        };
-        if let Err(raised) = heard {
-            shared.stop.store(true, Ordering::Relaxed);
-            return Err(raised);
-        }
-    }
-}
-
-fn gone() -> PyErr {
-    ForerunError::new_err("the runs ended without a word: a bug of Forerun; please report what it printed")
-}
-
-fn tell(py: Python<'_>, progress: Option<&Bound<'_, PyAny>>, shared: &Shared) -> PyResult<()> {
-    py.check_signals()?;
-    let Some(progress) = progress else { return Ok(()) };
-    let Ok((ended, all, under_way)) =
-        shared.told.lock().map(|told| (told.ended, told.all, told.shares.values().sum::<f64>()))
-    else {
-        return Ok(());
-    };
-    progress.call1((ended, all, under_way)).map(drop)
-}
-
 /// Inputs by word or in memory, each once.
 #[derive(FromPyObject)]
 pub(crate) enum Asks<'py> {
@@ -237,10 +110,14 @@ pub(crate) fn compare(
     let (names, brought) = inputs(&asked)?;
     let mishaps = Mishaps::default();
     let own: Vec<Own> = policies.into_iter().map(|policy| policy.own(&mishaps)).collect();
-    let outcome = watched(py, progress, move |watch| {
+    let shared = Arc::new(Shared::stopped_by(mishaps.stop()));
+    let outcome = watched_by(py, progress, &shared, move |watch| {
         let brought = Brought { inputs: &brought, own: &own };
         study(&names, &schemes, bounds, &words, threads, brought, watch)
     });
+    if let Some(raised) = mishaps.exit() {
+        return Err(raised);
+    }
     let (outcome, failed) = outcome?;
     let failures = failed.into_iter().map(|(scheme, input, place)| {
         let raised = mishaps.take(&place).map(|raised| raised.into_value(py).into_any());
@@ -320,14 +197,12 @@ pub(crate) fn trial(
     judge: Py<PyAny>,
 ) -> PyResult<Option<Runs>> {
     let (names, brought) = inputs(&[asked])?;
-    let judge = Some(Judge { asked: judge, verdict: Mutex::default() });
-    let shared = Arc::new(Shared { judge, ..Shared::default() });
+    let shared = Arc::new(Shared::judged_by(judge));
     let ended = watched_by(py, None, &shared, move |watch| {
         let brought = Brought { inputs: &brought, own: &[] };
         study(&names, &[scheme], false, &[words], 1, brought, watch)
     });
-    let verdict = shared.judge.as_ref().and_then(|judge| judge.verdict.lock().ok()?.take());
-    match verdict {
+    match shared.verdict() {
         Some(Ok(())) => Ok(None),
         Some(Err(raised)) => Err(raised),
         None => ended.map(|(outcome, _)| Some(Runs { outcome, failures: Vec::new() })),

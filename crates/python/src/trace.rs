@@ -1,14 +1,15 @@
 //! Traces: opened from files, made of arrays, described, and handed on.
 
-use crate::errors::{ForerunError, OptionError, json, raised};
+use crate::errors::{OptionError, json, raised};
+use crate::watching::watched;
 use crate::{arrow, arrow_in};
 use forerun_sim::input::Input;
-use forerun_sim::replay::Map;
+use forerun_study::StudyError;
 use forerun_study::traces::{self, Classes, Columns, Info};
 use forerun_trace::cut::Cut;
-use forerun_trace::patterns::{GroupBy, PatternOptions, patterns};
+use forerun_trace::patterns::GroupBy;
 use forerun_trace::record::Trace as Records;
-use forerun_trace::{ColumnMapping, Format, ReadOptions};
+use forerun_trace::{ColumnMapping, Format, ReadOptions, WriteError};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -56,10 +57,12 @@ impl Trace {
         let columns =
             columns.map(str::parse::<ColumnMapping>).transpose().map_err(|problem| wrong(&problem))?;
         let options = ReadOptions { format, skip_bad, csv_mapping: columns, limit, ..ReadOptions::default() };
-        let opened = py.detach(|| forerun_trace::open(&path, &options));
-        let opened = opened.map_err(|problem| raised(py, &traces::unreadable(&problem)))?;
-        let (records, sha256) = (Arc::new(opened.trace), opened.hash_hex);
-        Ok(Self { name: path.display().to_string(), records, sha256 })
+        let name = path.display().to_string();
+        let opened = watched(py, move |watch| {
+            let opened = traces::open(&path, &options, watch)?;
+            Ok((Arc::new(opened.trace), opened.hash_hex))
+        });
+        opened.map(|(records, sha256)| Self { name, records, sha256 })
     }
 
     /// Makes one of columns; see `forerun.Trace.from_arrays`.
@@ -87,9 +90,9 @@ impl Trace {
     /// Makes one of a table's rows; see `forerun.Trace.from_arrow`.
     #[staticmethod]
     fn from_table(name: &str, table: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let batches = arrow_in::batches(table)?;
+        let (schema, batches) = arrow_in::batches(table)?;
         let made = table.py().detach(|| {
-            let trace = arrow_in::trace(&batches)?;
+            let trace = arrow_in::trace(&schema, &batches)?;
             let sha256 = traces::content_hash(&trace);
             Ok::<_, PyErr>((trace, sha256))
         })?;
@@ -123,7 +126,8 @@ impl Trace {
 
     /// As `forerun trace info --json`.
     fn info_json(&self, py: Python<'_>) -> PyResult<String> {
-        let info = py.detach(|| self.records.info());
+        let records = Arc::clone(&self.records);
+        let info = watched(py, move |watch| traces::info(&records, watch))?;
         json(&Info { file: self.name.clone(), sha256: &self.sha256, info: &info })
     }
 
@@ -138,9 +142,8 @@ impl Trace {
             }
         };
         let threshold = threshold.unwrap_or(forerun_core::pattern::THRESHOLD_DEFAULT);
-        let options = PatternOptions { threshold, by, points_max: 0 };
-        let found = py.detach(|| patterns(&self.records, &options));
-        let found = found.map_err(|problem| OptionError::new_err(problem.to_string()))?;
+        let records = Arc::clone(&self.records);
+        let found = watched(py, move |watch| traces::read_how(&records, threshold, by, watch))?;
         json(&Classes::new(self.name.clone(), &self.sha256, by, &found))
     }
 
@@ -177,12 +180,19 @@ impl Trace {
         Self { name: format!("{}[{from}:{until}]", self.name), records: Arc::new(part), sha256 }
     }
 
-    /// Writes it: the format by name, or by the ending of the file.
-    fn write(&self, py: Python<'_>, path: PathBuf, format: &str) -> PyResult<()> {
-        let format: Format =
-            format.parse().map_err(|problem| OptionError::new_err(format!("format: {problem}")))?;
-        let written = py.detach(|| forerun_trace::write(&path, format, &self.records));
-        written.map(drop).map_err(|problem| ForerunError::new_err(problem.to_string()))
+    /// Writes it: the format by name, or by the ending of the file. What that does not hold.
+    fn write(&self, py: Python<'_>, path: PathBuf, format: Option<&str>) -> PyResult<Vec<String>> {
+        let format = format.map(str::parse::<Format>).transpose();
+        let format = format.map_err(|problem| OptionError::new_err(format!("format: {problem}")))?;
+        let format = traces::target(&path, format).map_err(|problem| raised(py, &problem))?;
+        let records = Arc::clone(&self.records);
+        let written = watched(py, move |_| {
+            forerun_trace::write(&path, format, &records).map_err(|problem| match problem {
+                WriteError::NotWritten { .. } => StudyError::usage("format", problem, ""),
+                other => StudyError::failure("", other),
+            })
+        })?;
+        Ok(written.losses.iter().map(ToString::to_string).collect())
     }
 
     /// The requests as an Arrow stream.
@@ -193,7 +203,8 @@ impl Trace {
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         drop(requested_schema); // a wish, which a producer may leave unheard
-        arrow::capsule(py, arrow::of_trace(&self.records)?)
+        let table = py.detach(|| arrow::of_trace(&self.records))?;
+        arrow::capsule(py, table)
     }
 }
 
@@ -216,26 +227,33 @@ pub(crate) fn mrc(
     map: &str,
 ) -> PyResult<String> {
     let wrong = |what: &str, why: String| OptionError::new_err(format!("{what}: {why}"));
-    let map: Map = map.parse().map_err(|problem| wrong("map", format!("{problem}")))?;
+    let map = traces::map(map).map_err(|why| wrong("map", why))?;
     let kept = retentions.iter().map(|name| traces::kept_by(name).map_err(|why| wrong("retention", why)));
     let kept = kept.collect::<PyResult<Vec<_>>>()?;
     let sizes =
         cache_blocks.iter().map(|text| traces::blocks(text).map_err(|why| wrong("cache_blocks", why)));
     let sizes = sizes.collect::<PyResult<Vec<_>>>()?;
-    let (file, references) = match trace.cast::<Trace>() {
-        Ok(trace) => {
-            let trace = trace.get();
-            (trace.name.clone(), py.detach(|| traces::references(&trace.name, &trace.records, &map)))
-        }
-        Err(_) => {
-            let path: PathBuf = trace.extract()?;
-            let references = py.detach(|| traces::references_in(&path, &ReadOptions::default(), &map));
-            (path.display().to_string(), references)
-        }
+    let source = match trace.cast::<Trace>() {
+        Ok(trace) => Source::Memory(trace.get().name.clone(), Arc::clone(&trace.get().records)),
+        Err(_) => Source::File(trace.extract()?),
     };
-    let references = references.map_err(|problem| raised(py, &problem))?;
-    let misses = py.detach(|| traces::misses((&file, short(&file)), &references, &kept, &sizes));
-    json(&misses.map_err(|problem| raised(py, &problem))?)
+    let misses = watched(py, move |watch| {
+        let (file, references) = match &source {
+            Source::Memory(name, records) => (name.clone(), traces::references(name, records, &map, watch)?),
+            Source::File(path) => {
+                let options = ReadOptions::default();
+                (path.display().to_string(), traces::references_in(path, &options, &map, watch)?)
+            }
+        };
+        traces::misses((&file, short(&file)), &references, &kept, &sizes, watch)
+    });
+    json(&misses?)
+}
+
+/// What `mrc` counts.
+enum Source {
+    Memory(String, Arc<Records>),
+    File(PathBuf),
 }
 
 /// As reports call a file: its name without its folders.

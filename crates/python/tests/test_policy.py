@@ -64,6 +64,40 @@ def test_what_a_policy_raises_ends_its_run_alone_and_keeps_its_traceback():
     assert isinstance(raised.value.__cause__, AttributeError)
 
 
+@pytest.mark.parametrize("leaves", [KeyboardInterrupt("mine"), SystemExit(3)])
+@pytest.mark.parametrize("hook", ["on_access", "on_fetched", "on_batch"])
+def test_what_is_no_exception_ends_all_and_is_raised(leaves, hook):
+    def leave(self, told):
+        raise leaves
+
+    kind = type("Leaves", (forerun.Policy,), {hook: leave, "batch": 4 if hook == "on_batch" else 0})
+    for call in (lambda: forerun.compare([FORWARD, SMALL], [kind, Next, "asp"], **HARDWARE), lambda: forerun.sim(SMALL, kind, **HARDWARE)):
+        with pytest.raises(type(leaves)) as raised:
+            call()
+        assert raised.value is leaves
+        assert any(entry.name == "leave" for entry in raised.traceback)
+
+
+@pytest.mark.parametrize(("said", "parts"), [
+    ("Deaf: has no hook that is called; fill in on_access", {}),
+    ("Deaf: has no hook that is called; give it batch = N", {"on_batch": lambda self, batch: None}),
+    ("Deaf: has batch = 4 and no on_batch", {"batch": 4, "on_access": lambda self, access: None}),
+    ("Deaf.batch: wants a whole number of at least 0, not -1", {"batch": -1, "on_batch": lambda self, batch: None}),
+    ("Deaf.batch: wants a whole number of at least 0, not '4'", {"batch": "4", "on_batch": lambda self, batch: None}),
+])
+def test_a_policy_that_would_hear_nothing_is_refused(said, parts):
+    kind = type("Deaf", (forerun.Policy,), parts)
+    for policy in (kind, kind()):
+        with pytest.raises(forerun.OptionError, match=said):
+            forerun.compare(SMALL, policy, **HARDWARE)
+
+
+def test_a_hook_of_the_instance_alone_is_one():
+    policy = forerun.Policy()
+    policy.name, policy.on_access = "alone", lambda access: [(access.first + access.blocks, 8)]
+    assert forerun.sim(SMALL, policy, **HARDWARE).runs[0]["prefetch_hits"] > 0
+
+
 @pytest.mark.parametrize("wish", [[(1,)], [3], ["ab"], 7, [(-1, 1)], [(0, 1, "now")]])
 def test_a_wish_that_is_none_is_told(wish):
     class Odd(forerun.Policy):
@@ -76,7 +110,7 @@ def test_a_wish_that_is_none_is_told(wish):
 
 def test_names_that_are_taken_and_layers_that_are_not_there_are_refused():
     with pytest.raises(forerun.OptionError, match="two called 'asp'"):
-        forerun.compare(SMALL, type("asp", (forerun.Policy,), {}))
+        forerun.compare(SMALL, type("asp", (Next,), {}))
     with pytest.raises(forerun.OptionError, match="none of host, array"):
         forerun.compare(SMALL, type("Lost", (forerun.Policy,), {"layer": "disk"}))
     with pytest.raises(forerun.OptionError, match="neither text nor"):

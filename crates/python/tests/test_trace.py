@@ -1,5 +1,7 @@
 """Arrays and Arrow tables, in and out."""
 
+import json
+import warnings
 from array import array
 
 import pytest
@@ -33,6 +35,7 @@ def test_ops_times_and_contexts_are_told():
     rows = pyarrow.table(trace).to_pylist()
     assert rows[1] | {"took_ns": None} == {
         "time_ns": 10, "process": "4", "device": None, "file": None, "offset": 0, "bytes": 4096, "op": "W", "took_ns": None,
+        "file_bytes": None,
     }
 
 
@@ -40,6 +43,54 @@ def test_ops_times_and_contexts_are_told():
 def test_what_is_no_whole_number_from_0_is_refused(wrong):
     with pytest.raises(forerun.OptionError, match="offset: wants whole numbers from 0"):
         forerun.Trace.from_arrays(wrong, [4096])
+
+
+@pytest.mark.parametrize("op", [
+    ["R", "W"], ["r", "w"], [b"R", b"w"], [0, 1], [False, True], numpy.array(["R", "W"]), numpy.array(["R", "W"], "S1"),
+    numpy.array([False, True]), numpy.array([0, 1], "i1"), array("B", [0, 1]), pyarrow.array(["R", "W"]), "RW",
+])
+def test_an_operation_is_said_in_any_of_these_ways(op):
+    trace = forerun.Trace.from_arrays([0, 0], [512, 512], op=op)
+    assert [row["op"] for row in pyarrow.table(trace).to_pylist()] == ["R", "W"]
+
+
+@pytest.mark.parametrize("op", [["R", float("nan")], [0, 2], [0, None], ["R", "Write"], [0, -1], [0, [1]], numpy.array([0, 0.5]), b"RW"])
+def test_what_is_no_operation_is_refused(op):
+    with pytest.raises(forerun.OptionError, match='op: .* in row [01] is none of "R", "W", 0, 1'):
+        forerun.Trace.from_arrays([0, 0], [512, 512], op=op)
+    with pytest.raises(forerun.OptionError, match="op: wants a column of operations, not 1"):
+        forerun.Trace.from_arrays([0, 0], [512, 512], op=1)
+
+
+def test_columns_of_frames_are_columns():
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    rows = {"offset": [0, 4096], "size": [512, 512], "time": [0, 5], "op": ["R", "W"], "context": [1, 2]}
+    trace = forerun.Trace.from_arrays(**rows)
+    for frame in (pandas.DataFrame(rows), pandas.DataFrame(rows).astype({"offset": "Int64", "op": "category"}), polars.DataFrame(rows), pyarrow.table(rows)):
+        assert forerun.Trace.from_arrays(**{name: frame[name] for name in rows}).sha256 == trace.sha256
+
+
+@pytest.mark.parametrize(("said", "columns"), [
+    ("offset: wants a column of whole numbers from 0, not None", {"offset": None, "size": None}),
+    ("size: wants a column of whole numbers from 0, not 7", {"offset": [0], "size": 7}),
+    ("offset: wants a column of whole numbers from 0, not bytes", {"offset": b"12345678", "size": [1]}),
+    ("offset: wants a column, of one dimension, and this has 2", {"offset": numpy.zeros((2, 2), "u8"), "size": [1] * 4}),
+    (r"time: wants nanoseconds as whole numbers from 0, not datetime64\[s\] \(column.astype", {"offset": [0], "size": [1], "time": numpy.array(["2020-01-01"], "M8[s]")}),
+    (r"time: wants nanoseconds as whole numbers from 0, not timedelta64\[ms\] \(column.astype", {"offset": [0], "size": [1], "time": numpy.array([5], "m8[ms]")}),
+    ("offset: row 1 ends beyond 2", {"offset": [0, 2**64 - 1], "size": [1, 2]}),
+])
+def test_columns_that_are_none_are_refused_with_what_to_give(said, columns):
+    with pytest.raises(forerun.OptionError, match=said):
+        forerun.Trace.from_arrays(**columns)
+
+
+def test_the_nanoseconds_of_moments_are_taken_as_the_remedy_says():
+    pandas = pytest.importorskip("pandas")
+    moments = pandas.Series(pandas.to_datetime(["2020-01-01 00:00:00", "2020-01-01 00:00:01"]))
+    with pytest.raises(forerun.OptionError, match="time: wants nanoseconds"):
+        forerun.Trace.from_arrays([0, 0], [1, 1], time=moments)
+    time = moments.astype("datetime64[ns]").astype("int64")
+    assert forerun.Trace.from_arrays([0, 0], [1, 1], time=time - time[0]).info()["duration_ns"] == 10**9
 
 
 def test_a_trace_goes_to_polars_and_pandas(small):
@@ -62,6 +113,36 @@ def test_a_table_comes_back_as_the_trace_that_it_was(small):
     assert forerun.Trace.from_arrow(table.slice(0, 999)).sha256 != again[0].sha256
 
 
+RECORDED = """t,dev,off,bytes,op,pid,file,size
+# kernel: 6.12
+0.0,,0,4096,R,1,a,40960
+0.1,,4096,4096,R,1,a,
+0.2,,0,4096,R,1,b,8192
+"""
+
+
+def test_a_table_has_the_sizes_of_files_and_what_is_known_of_the_machine(tmp_path):
+    path = tmp_path / "recorded.parquet"
+    (tmp_path / "recorded.csv").write_text(RECORDED)
+    forerun.Trace.open(tmp_path / "recorded.csv").write(path)
+    trace = forerun.Trace.open(path)
+    info = trace.info()
+    assert info["files_with_size"] == 2 and info["about"] == {"kernel": "6.12"}
+    table = trace.to_arrow()
+    assert table["file_bytes"].to_pylist() == [40960, None, 8192]
+    assert table.schema.metadata == {b"forerun.about.kernel": b"6.12"}
+    again = forerun.Trace.from_arrow(table, name=str(path))
+    assert again.info() == info | {"format": "arrow", "sha256": again.sha256}
+    runs = [forerun.compare(one, "linux-6", bounds=False, **HARDWARE).runs[0] for one in (trace, again)]
+    assert runs[0]["prefetched_blocks"] == runs[1]["prefetched_blocks"]
+    assert runs[0]["elapsed_ns"] == runs[1]["elapsed_ns"]
+    bare = forerun.Trace.from_arrow(table.drop_columns("file_bytes"))
+    assert bare.info()["files_with_size"] == 0 and bare.sha256 != again.sha256
+    # The file that Forerun wrote, as pyarrow reads it, has the same names.
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert forerun.Trace.from_arrow(parquet.read_table(path)).sha256 == again.sha256
+
+
 def test_a_table_needs_places_alone():
     table = pyarrow.table({"offset": pyarrow.array([0, 4096], "int32"), "bytes": pyarrow.array([512, 512], "uint16"), "more": ["x", "y"]})
     info = forerun.Trace.from_arrow(table).info()
@@ -77,6 +158,7 @@ def test_a_table_needs_places_alone():
         ("bytes: wants whole numbers from 0, not all of Float64", {"offset": [0], "bytes": [0.5]}),
         ("offset: row 0 ends beyond", {"offset": pyarrow.array([2**64 - 1], "uint64"), "bytes": [2]}),
         ("process: wants text, not Int64", {"offset": [0], "bytes": [1], "process": [7]}),
+        ("file_bytes: wants whole numbers from 0", {"offset": [0], "bytes": [1], "file_bytes": [-1]}),
         ('op: "read" is none of', {"offset": [0], "bytes": [1], "op": ["read"]}),
     ],
 )
@@ -169,3 +251,40 @@ def test_a_recording_that_cannot_be_is_an_error_with_its_reason():
         forerun.Trace.record()
     with pytest.raises(forerun.ForerunError, match="nowhere"):
         forerun.Trace.record(device="/dev/nowhere", seconds=1)
+
+
+@pytest.mark.parametrize(("name", "more", "words"), [
+    ("a.csv", {}, []), ("a.csv.gz", {}, []), ("a.spc", {}, []), ("a.lirs.zst", {}, []), ("a", {}, []), ("a.parquet", {}, []),
+    ("a.bin", {"format": "msr"}, ["--to", "msr"]), ("a.csv", {"format": "fio3"}, ["--to", "fio3"]),
+])
+def test_the_ending_of_a_name_means_the_format_that_it_means_to_the_command(name, more, words, command, small, tmp_path):
+    (tmp_path / "theirs").mkdir()
+    command("trace", "convert", str(small), str(tmp_path / "theirs" / name), *words)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        forerun.Trace.open(small).write(tmp_path / name, **more)
+    assert (tmp_path / name).read_bytes() == (tmp_path / "theirs" / name).read_bytes()
+
+
+def test_what_a_format_does_not_hold_is_warned_of(command, small, tmp_path):
+    said = json.loads(command("trace", "convert", str(small), str(tmp_path / "theirs.lirs"), "--json"))["losses"]
+    assert said
+    path = tmp_path / "ours.lirs"
+    with pytest.warns(UserWarning) as warned:
+        forerun.Trace.open(small).write(path)
+    assert [str(one.message) for one in warned] == [f"{path}: not in it: {loss}" for loss in said]
+    assert {one.filename for one in warned} == {__file__}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        forerun.Trace.open(small).write(tmp_path / "all.csv")
+
+
+def test_what_cannot_be_written_is_refused(small, tmp_path):
+    trace = forerun.Trace.open(small)
+    with pytest.raises(forerun.OptionError, match=r"`\.bin` is the ending of no format that is written \(endings are \.parquet"):
+        trace.write(tmp_path / "a.bin")
+    with pytest.raises(forerun.OptionError, match="strace is read but not written"):
+        trace.write(tmp_path / "a", format="strace")
+    with pytest.raises(forerun.OptionError, match="is not known"):
+        trace.write(tmp_path / "a", format="mrs")
+    assert list(tmp_path.iterdir()) == []

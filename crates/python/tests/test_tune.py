@@ -93,7 +93,12 @@ def test_runs_that_cannot_win_are_pruned():
     [
         ("has no 'treshold'", lambda: forerun.tune(HOPELESS, "rpp(linux-2.4)", ["treshold"])),
         ("has none", lambda: forerun.tune(HOPELESS, "none")),
-        ("at least 2", lambda: forerun.tune(HOPELESS, "asp", parts=1)),
+        ("parts: wants a whole number of at least 2, not 1", lambda: forerun.tune(HOPELESS, "asp", parts=1)),
+        ("trials: wants a whole number of at least 1, not 0", lambda: forerun.tune(HOPELESS, "asp", trials=0)),
+        ("seed: wants a whole number from 0 to 4294967295, not -1", lambda: forerun.tune(HOPELESS, "asp", seed=-1)),
+        ("prune: wants True or False, not 'no'", lambda: forerun.tune(HOPELESS, "asp", prune="no")),
+        ("parameters: wants a list, as in .*, not 'cost'", lambda: forerun.tune(HOPELESS, "asp", "cost")),
+        ("inputs: there is none", lambda: forerun.tune([], "asp")),
         ("no number called", lambda: forerun.tune(HOPELESS, "asp", metric="speed", **HARDWARE)),
         ("wants \\(least", lambda: forerun.tune(HOPELESS, "rpp(linux-2.4)", {"threshold": 7})),
     ],

@@ -46,6 +46,9 @@ pub enum MrcError {
     /// A size of zero blocks was asked for.
     #[error("a cache of 0 blocks holds nothing: sizes start at 1")]
     ZeroSize,
+    /// Whoever asked wants the rest no more.
+    #[error("stopped")]
+    Stopped,
 }
 
 /// A trace as dense block numbers, in the order of reference.
@@ -208,6 +211,20 @@ pub fn mrc(
     retentions: &[&'static Baseline],
     cache_blocks: &[u64],
 ) -> Result<Vec<MrcRow>, MrcError> {
+    mrc_until(input, sequence, retentions, cache_blocks, &|| false)
+}
+
+/// The same, until somebody stops it: no pass begins then, and one that is under way goes on to its end.
+///
+/// # Errors
+/// [`MrcError::ZeroSize`], [`MrcError::Stopped`].
+pub fn mrc_until(
+    input: &str,
+    sequence: &Sequence,
+    retentions: &[&'static Baseline],
+    cache_blocks: &[u64],
+    stops: &(dyn Fn() -> bool + Sync),
+) -> Result<Vec<MrcRow>, MrcError> {
     if cache_blocks.contains(&0) {
         return Err(MrcError::ZeroSize);
     }
@@ -222,8 +239,9 @@ pub fn mrc(
             sizes.chunks(if row.one_pass { sizes.len().max(1) } else { 1 }).map(move |part| (row, part))
         })
         .collect();
+    let pass = |&(row, part): &(&Baseline, &[usize])| (!stops()).then(|| (row.misses)(&sequence.keys, part));
     let misses: Vec<Vec<u64>> =
-        passes.par_iter().map(|(row, part)| (row.misses)(&sequence.keys, part)).collect();
+        passes.par_iter().map(pass).collect::<Option<_>>().ok_or(MrcError::Stopped)?;
     let asked = retentions.iter().flat_map(|row| cache_blocks.iter().map(move |&blocks| (row.name, blocks)));
     let rows = asked.zip(misses.into_iter().flatten()).map(|((retention, cache_blocks), misses)| MrcRow {
         input: input.to_owned(),
@@ -429,6 +447,7 @@ mod tests {
         let rows = mrc("t", &empty, &all, &[4]).expect("no zero");
         assert!(rows.len() == all.len() && rows.iter().all(|row| row.misses == 0));
         assert_eq!(mrc("t", &empty, &all, &[]), Ok(Vec::new()));
+        assert_eq!(mrc_until("t", &empty, &all, &[4], &|| true), Err(MrcError::Stopped));
     }
 
     proptest! {

@@ -85,8 +85,8 @@ pub fn end_run(why: StudyError) -> ! {
     resume_unwind(Box::new(why))
 }
 
-/// A run, until it ends or is stopped.
-fn stoppable<T>(run: impl FnOnce() -> Result<T, StudyError>) -> Result<T, StudyError> {
+/// A run, or another work that [`end_run`] unwinds, until it ends or is stopped.
+pub(crate) fn stoppable<T>(run: impl FnOnce() -> Result<T, StudyError>) -> Result<T, StudyError> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|problem| {
         problem.downcast::<StudyError>().map_or_else(|other| resume_unwind(other), |why| Err(*why))
     })

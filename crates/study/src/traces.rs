@@ -1,21 +1,27 @@
 //! What is said of a trace, as plain data: what is in it, how it is read, what misses in caches of given sizes.
 
 use crate::error::{Fault, StudyError};
+use crate::runner::{self, Watch};
 use forerun_core::access::Op;
 use forerun_core::retention::{self, BASELINES, Baseline};
 use forerun_core::size::parse_size;
 use forerun_core::units::{BLOCK_BYTES, Nanos};
 use forerun_core::words::{did_you_mean, nearest};
-use forerun_sim::mrc::{MrcRow, Numbering, Sequence, mrc};
+use forerun_sim::mrc::{MrcError, MrcRow, Numbering, Sequence, mrc_until};
 use forerun_sim::replay::Map;
 use forerun_trace::cut::{Cut, cut};
-use forerun_trace::patterns::{GroupBy, Patterns, Shares};
+use forerun_trace::patterns::{Finder, GroupBy, PatternOptions, Patterns, Shares, THRESHOLD_MAX};
 use forerun_trace::record::{Name, Record, Trace};
-use forerun_trace::{Malformed, ReadOptions, TraceError, TraceInfo};
+use forerun_trace::{Format, Malformed, Opened, ReadOptions, Tally, TraceError, TraceInfo};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
+
+/// Records between two looks at whether anybody waits for the rest: some milliseconds of work.
+const PART: usize = 1 << 16;
 
 /// What is in a trace.
 #[derive(Debug, Serialize)]
@@ -82,6 +88,99 @@ pub fn unreadable(problem: &TraceError) -> StudyError {
     let place = format!("{}: {} ({})", bad.file, bad.place, bad.format);
     let what = format!("expected {}, found {}", bad.expected, bad.found);
     StudyError { fault: Fault::Input, ..StudyError::usage(&place, what, &bad.remedy) }
+}
+
+/// The format that was asked for, or that the file's ending means; a name without one means Parquet.
+///
+/// # Errors
+/// [`StudyError`] for an ending that means none that is written.
+pub fn target(path: &Path, asked: Option<Format>) -> Result<Format, StudyError> {
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let bare = [".gz", ".xz", ".zst"].iter().find_map(|packed| name.strip_suffix(packed)).unwrap_or(&name);
+    match (asked, Path::new(bare).extension().map(|ending| ending.to_string_lossy())) {
+        (Some(asked), _) => Ok(asked),
+        (None, None) => Ok(Format::Parquet),
+        (None, Some(ending)) => match ending.as_ref() {
+            "parquet" => Ok(Format::Parquet),
+            "csv" => Ok(Format::Csv),
+            "lirs" => Ok(Format::Lirs),
+            "spc" => Ok(Format::Spc),
+            _ => Err(StudyError::usage(
+                &path.display().to_string(),
+                format!("`.{ending}` is the ending of no format that is written"),
+                "endings are .parquet, .csv, .lirs and .spc, with .gz, .xz or .zst behind them; other formats are \
+                 written by `forerun trace convert IN OUT --to FORMAT`",
+            )),
+        },
+    }
+}
+
+/// A file that ends with an error once nobody waits for the rest.
+struct Watched<'a> {
+    file: File,
+    watch: &'a dyn Watch,
+}
+
+impl Read for Watched<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.watch.stops() { Err(io::Error::other("stopped")) } else { self.file.read(into) }
+    }
+}
+
+/// Reads a trace file, unless who watches stops it; what is read whole before it is understood (Parquet) is then understood to its end.
+///
+/// # Errors
+/// As [`forerun_trace::open`], and where it is stopped.
+pub fn open(path: &Path, options: &ReadOptions, watch: &dyn Watch) -> Result<Opened, StudyError> {
+    let opened = match File::open(path) {
+        Ok(file) => forerun_trace::read_from(&path.display().to_string(), Watched { file, watch }, options),
+        // Several files may be meant that are read as one; else it says why there is none.
+        Err(_) => forerun_trace::open(path, options),
+    };
+    opened.map_err(|problem| if watch.stops() { StudyError::stopped() } else { unreadable(&problem) })
+}
+
+/// The figures of a trace, unless who watches stops it.
+///
+/// # Errors
+/// [`StudyError`] where that is so.
+pub fn info(trace: &Trace, watch: &dyn Watch) -> Result<TraceInfo, StudyError> {
+    let mut tally = Tally::default();
+    in_parts(&trace.records, watch, |records| tally.take(records))?;
+    Ok(tally.finish(trace))
+}
+
+/// How a trace is read, without points of a picture, unless who watches stops it.
+///
+/// # Errors
+/// [`StudyError`] where that is so, for a threshold that none can be, and for files that are too large together.
+pub fn read_how(
+    trace: &Trace,
+    threshold: u64,
+    by: Option<GroupBy>,
+    watch: &dyn Watch,
+) -> Result<Patterns, StudyError> {
+    if !(1..=THRESHOLD_MAX).contains(&threshold) {
+        return Err(StudyError::usage("threshold", format!("from 1 to {THRESHOLD_MAX} blocks"), ""));
+    }
+    let mut finder = Finder::new(&PatternOptions { threshold, by, points_max: 0 }, 0);
+    in_parts(&trace.records, watch, |records| finder.take(records))?;
+    finder.finish(trace).map_err(|problem| StudyError::usage("", problem, ""))
+}
+
+/// Hands records on in parts, until who watches stops it.
+fn in_parts(
+    records: &[Record],
+    watch: &dyn Watch,
+    mut take: impl FnMut(&[Record]),
+) -> Result<(), StudyError> {
+    for part in records.chunks(PART) {
+        if watch.stops() {
+            return Err(StudyError::stopped());
+        }
+        take(part);
+    }
+    Ok(())
 }
 
 /// A time in a trace, of seconds.
@@ -164,7 +263,8 @@ pub fn part_hash(whole: &str, what: &Cut) -> String {
     hex(&hash.finalize())
 }
 
-/// The hash of a trace that comes from no file: of what its requests say, names by their words.
+/// The hash of a trace that comes from no file: of what its requests say, names by their words, and of what is known of its files and of
+/// the machine, where anything is.
 #[must_use]
 pub fn content_hash(trace: &Trace) -> String {
     let mut hash = Sha256::new();
@@ -179,6 +279,11 @@ pub fn content_hash(trace: &Trace) -> String {
             hash.update([0]);
         }
     }
+    // In the order of their words: the numbers of names are those of one reading.
+    let named = |(device, file): &(Name, Name)| (trace.name(*device), trace.name(*file));
+    let sizes: BTreeMap<_, _> = trace.file_sizes.iter().map(|(of, bytes)| (named(of), bytes)).collect();
+    sizes.iter().for_each(|size| hash.update(format!("{size:?}")));
+    trace.about.iter().for_each(|said| hash.update(format!("{said:?}")));
     hex(&hash.finalize())
 }
 
@@ -309,10 +414,10 @@ impl<'a> Numberings<'a> {
 /// The references of a trace in memory; `file` stands for it in errors.
 ///
 /// # Errors
-/// See [`StudyError`].
-pub fn references(file: &str, trace: &Trace, map: &Map) -> Result<References, StudyError> {
+/// See [`StudyError`]; also if who watches stops it.
+pub fn references(file: &str, trace: &Trace, map: &Map, watch: &dyn Watch) -> Result<References, StudyError> {
     let mut numberings = Numberings::new(map);
-    numberings.take(&trace.records);
+    in_parts(&trace.records, watch, |records| numberings.take(records))?;
     numberings.finish(trace, Vec::new(), file)
 }
 
@@ -320,33 +425,50 @@ pub fn references(file: &str, trace: &Trace, map: &Map) -> Result<References, St
 ///
 /// # Errors
 /// As reading the trace, and as [`references`].
-pub fn references_in(file: &Path, options: &ReadOptions, map: &Map) -> Result<References, StudyError> {
+pub fn references_in(
+    file: &Path,
+    options: &ReadOptions,
+    map: &Map,
+    watch: &dyn Watch,
+) -> Result<References, StudyError> {
     let mut numberings = Numberings::new(map);
-    let mut take = |records: &[Record]| numberings.take(records);
-    let passed = if file.as_os_str() == "-" {
-        forerun_trace::pass_from("standard input", std::io::stdin().lock(), options, &mut take)
-    } else {
-        forerun_trace::pass(file, options, &mut take)
+    // A reader that hands records on is stopped by unwinding, as a run is.
+    let mut take = |records: &[Record]| {
+        if watch.stops() {
+            runner::end_run(StudyError::stopped());
+        }
+        numberings.take(records);
     };
-    let passed = passed.map_err(|problem| unreadable(&problem))?;
+    let passed = runner::stoppable(|| {
+        let passed = if file.as_os_str() == "-" {
+            forerun_trace::pass_from("standard input", io::stdin().lock(), options, &mut take)
+        } else {
+            forerun_trace::pass(file, options, &mut take)
+        };
+        passed.map_err(|problem| unreadable(&problem))
+    })?;
     numberings.finish(&passed.trace, passed.bad, &file.display().to_string())
 }
 
 /// Runs all sizes and retentions over each cache; `file` stands for the trace in errors, `name` in rows.
 ///
 /// # Errors
-/// See [`StudyError`].
+/// See [`StudyError`]; also if who watches stops it, after the passes that are under way.
 pub fn misses(
     (file, name): (&str, &str),
     references: &References,
     retentions: &[&'static Baseline],
     cache_blocks: &[u64],
+    watch: &dyn Watch,
 ) -> Result<Misses, StudyError> {
     let mut runs = Vec::new();
     for (device, sequence) in &references.caches {
         let input = if device.is_empty() { name.to_owned() } else { format!("{name}, device {device}") };
-        let rows = mrc(&input, sequence, retentions, cache_blocks);
-        runs.extend(rows.map_err(|problem| StudyError::failure(file, problem))?);
+        let rows = mrc_until(&input, sequence, retentions, cache_blocks, &|| watch.stops());
+        runs.extend(rows.map_err(|problem| match problem {
+            MrcError::Stopped => StudyError::stopped(),
+            other => StudyError::failure(file, other),
+        })?);
     }
     Ok(Misses { runs, assumed: references.assumed.clone() })
 }
@@ -370,7 +492,7 @@ impl Columns {
     /// The trace that they are, and the hash of their numbers.
     ///
     /// # Errors
-    /// [`StudyError`] for columns of different lengths.
+    /// [`StudyError`] for columns of different lengths, and for a request that ends where 64 bits cannot address.
     pub fn into_trace(self) -> Result<(Trace, String), StudyError> {
         let mut hash = Sha256::new();
         let all = [
@@ -388,6 +510,10 @@ impl Columns {
             }
             hash.update(name);
             column.iter().for_each(|number| hash.update(number.to_le_bytes()));
+        }
+        let mut ranges = self.offset.iter().zip(&self.size);
+        if let Some(at) = ranges.position(|(offset, &size)| offset.checked_add(size).is_none()) {
+            return Err(StudyError::usage("offset", format!("row {at} ends beyond 2^64 bytes"), ""));
         }
         let hash = hex(&hash.finalize());
         Ok((self.records(), hash))
@@ -418,6 +544,7 @@ impl Columns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runner::Unwatched;
 
     #[test]
     fn a_malformed_trace_is_told_as_the_reader_tells_it() {
@@ -450,6 +577,21 @@ mod tests {
     }
 
     #[test]
+    fn the_ending_of_a_name_says_what_is_written() {
+        let target = |name: &str, asked| target(Path::new(name), asked);
+        for (name, format) in [("x", Format::Parquet), ("d.x/x.csv.gz", Format::Csv), ("x.spc", Format::Spc)]
+        {
+            assert_eq!(target(name, None), Ok(format), "{name}");
+        }
+        assert_eq!(target("x.bin", Some(Format::Msr)), Ok(Format::Msr));
+        let refused = target("x.bin", None).expect_err("no format").to_string();
+        assert!(
+            refused.starts_with("x.bin: `.bin` is the ending of no format that is written ("),
+            "{refused}"
+        );
+    }
+
+    #[test]
     fn a_stretch_is_counted_in_requests_and_begins_at_its_own_zero() {
         let columns = Columns {
             offset: vec![0, 4096, 8192],
@@ -464,6 +606,52 @@ mod tests {
         assert_eq!(stretch(&trace, &hash, 1, 3).1, of_part, "the same requests");
         assert_ne!(stretch(&trace, &hash, 0, 3).1, of_part);
         assert!(stretch(&trace, &hash, 3, 1).0.records.is_empty());
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_not_counted_to_its_end() {
+        struct Gone;
+        impl Watch for Gone {
+            fn stops(&self) -> bool {
+                true
+            }
+        }
+        let columns = Columns { offset: vec![0, 4096], size: vec![4096; 2], ..Columns::default() };
+        let (trace, _) = columns.into_trace().expect("columns");
+        let of_file = || {
+            let file = std::env::temp_dir().join(format!("forerun-gone-{}.csv", std::process::id()));
+            forerun_trace::write(&file, Format::Csv, &trace).expect("written");
+            let stopped = references_in(&file, &ReadOptions::default(), &Map::Concat, &Gone).map(drop);
+            std::fs::remove_file(&file).expect("removed");
+            stopped
+        };
+        let whole = references("t", &trace, &Map::Concat, &Unwatched).expect("references");
+        let lru = [kept_by("lru").expect("one")];
+        let stopped = [
+            open(Path::new("Cargo.toml"), &ReadOptions::default(), &Gone).map(drop),
+            info(&trace, &Gone).map(drop),
+            read_how(&trace, 16, None, &Gone).map(drop),
+            references("t", &trace, &Map::Concat, &Gone).map(drop),
+            of_file(),
+            misses(("t", "t"), &whole, &lru, &[1], &Gone).map(drop),
+        ];
+        assert!(stopped.iter().all(|ended| *ended == Err(StudyError::stopped())), "{stopped:?}");
+        assert_eq!(info(&trace, &Unwatched).expect("figures"), trace.info());
+        assert!(
+            read_how(&trace, 0, None, &Unwatched).expect_err("none").to_string().contains("from 1 to 1024")
+        );
+    }
+
+    #[test]
+    fn traces_that_know_other_sizes_or_machines_have_other_hashes() {
+        let columns = Columns { offset: vec![0], size: vec![512], ..Columns::default() };
+        let (bare, _) = columns.into_trace().expect("columns");
+        let (mut sized, mut placed) = (bare.clone(), bare.clone());
+        sized.know_size(Name::ABSENT, Name::ABSENT, 4096);
+        placed.about.insert("kernel".into(), "6.12".into());
+        let hashes: BTreeSet<_> = [&bare, &sized, &placed].map(content_hash).into();
+        assert_eq!(hashes.len(), 3);
+        assert_eq!(content_hash(&sized.clone()), content_hash(&sized));
     }
 
     #[test]
@@ -500,7 +688,9 @@ mod tests {
         assert_eq!(columns.clone().into_trace().expect("columns").1, hash);
         let other = Columns { write: None, ..columns.clone() }.into_trace().expect("columns");
         assert_ne!(other.1, hash);
-        let short = Columns { size: vec![1], ..columns }.into_trace().expect_err("short");
+        let short = Columns { size: vec![1], ..columns.clone() }.into_trace().expect_err("short");
         assert_eq!(short.to_string(), "size: has 1 values, and offset 3 (give columns of one length)");
+        let beyond = Columns { size: vec![1, u64::MAX, 1], ..columns }.into_trace().expect_err("beyond");
+        assert_eq!(beyond.to_string(), "offset: row 1 ends beyond 2^64 bytes");
     }
 }

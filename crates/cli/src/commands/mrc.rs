@@ -11,6 +11,7 @@ use forerun_sim::replay::Map;
 use forerun_study::curve::{self, Curve};
 use forerun_study::fit::{Keep, Way, fitted};
 use forerun_study::human;
+use forerun_study::runner::Unwatched;
 use forerun_study::table::Align;
 use forerun_study::traces;
 use std::collections::BTreeSet;
@@ -87,7 +88,7 @@ fn size(text: &str) -> Result<Size, String> {
 /// Runs all sizes and retentions.
 pub(crate) fn mrc(args: &MrcArgs, ui: &Ui) -> Result<(), CliError> {
     reading::say_waits(&args.file, ui);
-    let references = traces::references_in(&args.file, &args.read.options(), &args.map)?;
+    let references = traces::references_in(&args.file, &args.read.options(), &args.map, &Unwatched)?;
     reading::say_assumed(&args.file, references.assumed.as_deref(), ui);
     reading::say_passed_over(&args.file, references.skipped, &references.bad, ui);
     let name = args.file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
@@ -102,7 +103,7 @@ pub(crate) fn mrc(args: &MrcArgs, ui: &Ui) -> Result<(), CliError> {
     sizes.retain(|&blocks| seen.insert(blocks));
     let mut named = BTreeSet::new();
     let kept_by: Vec<_> = args.retention.iter().copied().filter(|row| named.insert(row.name)).collect();
-    let misses = traces::misses((&place, &name), &references, &kept_by, &sizes)?;
+    let misses = traces::misses((&place, &name), &references, &kept_by, &sizes, &Unwatched)?;
     if ui.json {
         return ui.print_json(&misses);
     }

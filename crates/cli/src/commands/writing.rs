@@ -4,6 +4,7 @@ use crate::error::CliError;
 use crate::outputs;
 use crate::ui::Ui;
 use forerun_study::human;
+pub(crate) use forerun_study::traces::target;
 use forerun_trace::{Format, WriteError};
 use serde::Serialize;
 use std::path::Path;
@@ -16,28 +17,6 @@ pub(crate) fn is_dash(path: &Path) -> bool {
 /// Refuses `--json` beside a trace that goes to stdout.
 pub(crate) fn check_json(output: &Path, ui: &Ui) -> Result<(), CliError> {
     if is_dash(output) { ui.refuse_json("-", "name a file for the trace") } else { Ok(()) }
-}
-
-/// The format that was asked for, or that the file's ending means; a name without one means Parquet.
-pub(crate) fn target(path: &Path, asked: Option<Format>) -> Result<Format, CliError> {
-    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let bare = [".gz", ".xz", ".zst"].iter().find_map(|packed| name.strip_suffix(packed)).unwrap_or(&name);
-    match (asked, Path::new(bare).extension().map(|ending| ending.to_string_lossy())) {
-        (Some(asked), _) => Ok(asked),
-        (None, None) => Ok(Format::Parquet),
-        (None, Some(ending)) => match ending.as_ref() {
-            "parquet" => Ok(Format::Parquet),
-            "csv" => Ok(Format::Csv),
-            "lirs" => Ok(Format::Lirs),
-            "spc" => Ok(Format::Spc),
-            _ => Err(CliError::usage(
-                &path.display().to_string(),
-                format!("`.{ending}` is the ending of no format that is written"),
-                "endings are .parquet, .csv, .lirs and .spc, with .gz, .xz or .zst behind them; other formats are \
-                 written by `forerun trace convert IN OUT --to FORMAT`",
-            )),
-        },
-    }
 }
 
 /// Writes a trace, and says what its format does not hold.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _command
+from ._native import ForerunError
 from ._trace import Trace
 
 
@@ -27,11 +28,17 @@ def advise(
     Raises ``OptionError`` for a device that is none, and ``ForerunError`` for a trace that cannot be read.
     """
     with tempfile.TemporaryDirectory(prefix="forerun-") as folder:
-        path = Path(folder) / "trace.parquet" if isinstance(trace, Trace) else Path(trace)
+        path = Path(folder) / "trace.parquet" if isinstance(trace, Trace) else Path(os.fsdecode(trace))
         if isinstance(trace, Trace):
             trace.write(path)
         words = ["--json", "advise", str(path)]
         words += [] if device is None else [f"--device={device}"]
         words += [] if html is None else [f"--html={os.fspath(html)}"]
-        said: dict[str, Any] = json.loads(_command.told(words))
+        try:
+            said: dict[str, Any] = json.loads(_command.told(words))
+        except ForerunError as problem:
+            if not isinstance(trace, Trace):
+                raise
+            # The file is gone when this is read; the trace is not.
+            raise type(problem)(str(problem).replace(str(path), trace.name)) from None
     return {**said, "what": trace.name} if isinstance(trace, Trace) else said

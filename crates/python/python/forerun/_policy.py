@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from . import _native
+from ._checks import whole
+from ._columns import column
 from ._native import Access, Batch as _Columns, Fetched, OptionError
-from ._trace import column
 
 __all__ = ["Access", "Batch", "Fetched", "Policy", "Wishes"]
 
@@ -67,7 +68,8 @@ class Policy:
     so many accesses at once, when the last of them is made, in place of ``on_access``; what is left at the end is not told. Its
     wishes may be ``Wishes``, made of arrays.
 
-    What a hook raises ends that run, and no other: ``Comparison.failures`` holds it with its traceback.
+    What a hook raises ends that run, and no other: ``Comparison.failures`` holds it with its traceback. What is no ``Exception``
+    (``KeyboardInterrupt``, ``SystemExit``) ends all, and the call raises it.
     """
 
     name: str = ""
@@ -106,16 +108,32 @@ class _Batched:
         return wishes.native if isinstance(wishes, Wishes) else wishes
 
 
+def _has(policy: Policy | type[Policy], hook: str) -> bool:
+    """Whether it fills in a hook, by its class or by itself."""
+    own = getattr(policy, hook)
+    return getattr(own, "__func__", own) is not getattr(Policy, hook)
+
+
+def _hears(policy: Policy | type[Policy], name: str, batch: int) -> None:
+    """Refuses a policy that no hook would be called of: it would run as none does."""
+    if batch and not _has(policy, "on_batch"):
+        raise OptionError(f"{name}: has batch = {batch} and no on_batch, which is told of batches")
+    if not batch and not _has(policy, "on_access") and not _has(policy, "on_fetched"):
+        remedy = "give it batch = N" if _has(policy, "on_batch") else "fill in on_access, on_fetched, or on_batch with batch = N"
+        raise OptionError(f"{name}: has no hook that is called; {remedy}")
+
+
 def given(policy: Policy | type[Policy]) -> Given:
     """A class or an instance as the native part takes it; a copy is made for each run."""
     kind = policy if isinstance(policy, type) else type(policy)
-    layer, batch = policy.layer, policy.batch
+    layer, batch = policy.layer, whole(f"{kind.__name__}.batch", policy.batch)
     if layer not in ("host", "array"):
         raise OptionError(f"{kind.__name__}.layer: {layer!r} is none of host, array")
+    _hears(policy, kind.__name__, batch)
 
     def make() -> Any:
         made = policy() if isinstance(policy, type) else copy.deepcopy(policy)
         return _Batched(made) if batch else made
 
-    fetched = kind.on_fetched is not Policy.on_fetched
+    fetched = _has(policy, "on_fetched")
     return Given(policy.name or kind.__name__, layer, make, batch, fetched)

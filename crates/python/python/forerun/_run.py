@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from . import _native
+from ._checks import some, switch, whole
 from ._comparison import Comparison
 from ._native import OptionError, PolicyError
 from ._policy import Given, Policy, given
@@ -50,6 +51,7 @@ def compare(
     names, policies = _schemes(schemes)
     said = {"array": array, "device": device, "cache": cache, **options}
     lines = [_words({**said, **seed}) for seed in _seeds(seeds)]
+    threads, bounds = whole("threads", threads), switch("bounds", bounds)
     with _bar(progress) as told:
         runs = _native.compare(_inputs(inputs), names, policies, bounds, threads, lines, told)
     for scheme, name, raised in runs.failures:
@@ -58,14 +60,17 @@ def compare(
 
 
 def sim(input: Input, scheme: Scheme = "none", *, progress: bool | None = None, **options: Any) -> Comparison:
-    """One run: what ``forerun sim`` does; ``Comparison.runs[0]`` is its report. Options as in ``compare``.
+    """One run: what ``forerun sim`` does; ``Comparison.runs[0]`` is its report. Options as in ``compare``, which takes several
+    inputs and schemes; here more than one is refused.
 
     Raises as ``compare``; where a policy of your own raises, ``PolicyError`` with that as its cause.
     """
     names, policies = _schemes(scheme)
+    one = _one("input", _inputs(input))
+    name = _one("scheme", names)
     policy = policies[0] if policies else None
     with _bar(progress) as told:
-        runs = _native.sim(_inputs(input)[0], names[0], policy, _words(options), told)
+        runs = _native.sim(one, name, policy, _words(options), told)
     for name, _, raised in runs.failures:
         raise PolicyError(f"policy {name}: {raised!r}") from raised
     return Comparison(runs)
@@ -85,29 +90,49 @@ def mrc(
 
     Raises ``OptionError`` for a retention or size that cannot be, ``TraceError`` for a file that cannot be read.
     """
-    asked = trace._native if isinstance(trace, Trace) else os.fspath(trace)
-    sizes = [str(size) for size in _several(cache_blocks)]
-    return json.loads(_native.mrc(asked, list(_several(retention)), sizes, map))["runs"]
+    asked = trace._native if isinstance(trace, Trace) else os.fsdecode(trace)
+    sizes = [str(size) for size in some("cache_blocks", _several(cache_blocks))]
+    return json.loads(_native.mrc(asked, some("retention", _several(retention)), sizes, map))["runs"]
 
 
 def _several(one_or_more: Any) -> list[Any]:
     """A list, of one where there is one."""
-    if isinstance(one_or_more, (str, os.PathLike, Trace, Policy, type)) or not isinstance(one_or_more, Iterable):
+    if isinstance(one_or_more, (str, bytes, os.PathLike, Trace, Policy, type)) or not isinstance(one_or_more, Iterable):
         return [one_or_more]
     return list(one_or_more)
 
 
-def _inputs(inputs: Any) -> list[Any]:
-    def native(one: Any) -> Any:
-        return one._native if isinstance(one, Trace) else os.fspath(one)
+def _one(what: str, values: list[Any]) -> Any:
+    """The only one of a list."""
+    if len(values) > 1:
+        raise OptionError(f"{what}: sim makes one run, and there are {len(values)}; use compare")
+    return values[0]
 
-    return [native(one) for one in _several(inputs)]
+
+def _inputs(inputs: Any) -> list[Any]:
+    """Inputs as the native part takes them."""
+    return [_input(one) for one in some("inputs", _several(inputs), "name a trace file, a workload or a Trace")]
+
+
+def _input(one: Any) -> Any:
+    if isinstance(one, Trace):
+        return one._native
+    try:
+        text = os.fsdecode(one)
+    except TypeError:
+        raise OptionError(f"inputs: {one!r} is neither text, a path nor a forerun.Trace") from None
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # Reports and specs name an input by text.
+        raise OptionError(f"inputs: the path {one!r} is not UTF-8; give what forerun.Trace.open makes of it") from None
+    return text
 
 
 def _schemes(schemes: Any) -> tuple[list[str], list[Given]]:
     names: list[str] = []
     policies: list[Given] = []
-    for one in [] if schemes is None else _several(schemes):
+    for one in [] if schemes is None else some("schemes", _several(schemes)):
         if isinstance(one, str):
             names.append(one)
         elif isinstance(one, Policy) or (isinstance(one, type) and issubclass(one, Policy)):
@@ -124,7 +149,11 @@ def _schemes(schemes: Any) -> tuple[list[str], list[Given]]:
 
 
 def _seeds(seeds: Iterable[int] | None) -> list[Mapping[str, Any]]:
-    return [{}] if seeds is None else [{"seed": seed} for seed in seeds]
+    if seeds is None:
+        return [{}]
+    if not isinstance(seeds, Iterable):
+        raise OptionError(f"seeds: wants a list, as in [1, 2, 3], not {seeds!r}")
+    return [{"seed": whole("seeds", seed)} for seed in seeds]
 
 
 _OPTIONS = dict(_native.options())
@@ -139,10 +168,10 @@ def _words(said: Mapping[str, Any]) -> list[str]:
             hint = f"did you mean {near[0]!r}?" if near else "there are: " + ", ".join(sorted(_OPTIONS))
             raise OptionError(f"no option is called {name!r}; {hint}")
         option = "--" + name.replace("_", "-")
-        if value is None or (_OPTIONS[name] and value is False):
+        if value is None:
             continue
         if _OPTIONS[name]:
-            words.append(option)
+            words += [option] if switch(name, value) else []
         elif isinstance(value, bool):
             words.append(f"{option}={'on' if value else 'off'}")
         else:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from . import _command, _native
+from ._checks import listed, switch, whole
+from ._columns import column, writes
 from ._native import OptionError
 
 
@@ -17,7 +20,9 @@ class Trace:
     """Requests in memory. Make one with ``Trace.open``, ``Trace.from_arrays`` or ``Trace.from_arrow``.
 
     It is an Arrow table to whoever asks (``pyarrow.table(trace)``, ``polars.DataFrame(trace)``, DuckDB): the columns
-    ``time_ns``, ``process``, ``device``, ``file``, ``offset`` and ``bytes`` (bytes), ``op`` (R or W), ``took_ns``.
+    ``time_ns``, ``process``, ``device``, ``file``, ``offset`` and ``bytes`` (bytes), ``op`` (R or W), ``took_ns``, ``file_bytes`` (the
+    size of the file, on the first row of each file of which it is known). What a recording says of its machine is metadata of the
+    schema, ``forerun.about.KEY``. These are the names of Forerun's Parquet files.
     """
 
     __slots__ = ("_native",)
@@ -43,8 +48,10 @@ class Trace:
 
         Raises ``TraceError`` with the place in the file and the remedy.
         """
+        skip_bad = switch("skip_bad", skip_bad)
+        limit = None if limit is None else whole("limit", limit, 1)
         native = _native.Trace.open(
-            os.fspath(path), format=format, columns=columns, skip_bad=skip_bad, limit=limit
+            os.fsdecode(path), format=format, columns=columns, skip_bad=skip_bad, limit=limit
         )
         return cls(native)
 
@@ -59,17 +66,20 @@ class Trace:
         context: Any = None,
         name: str = "arrays",
     ) -> Trace:
-        """Makes a trace of columns of one length: numpy arrays, ``array.array`` or any sequence of integers.
+        """Makes a trace of columns of one length: numpy arrays, columns of pandas, polars or pyarrow, ``array.array`` or any sequence of
+        integers.
 
-        ``offset`` and ``size`` are bytes, ``time`` nanoseconds from the trace's own zero, ``op`` "R" and "W" or 0 and 1 (1
-        writes; all read where it is left out), ``context`` numbers of the processes that ask. Reports call it ``name``.
+        ``offset`` and ``size`` are bytes, ``time`` nanoseconds from the trace's own zero, ``op`` "R" and "W" (or "r" and "w", or bytes of
+        these) or 0 and 1 (1, like ``True``, writes; all read where it is left out), ``context`` numbers of the processes that ask. Reports
+        call it ``name``.
 
-        Raises ``OptionError`` for columns of different lengths or of something else than whole numbers from 0.
+        Raises ``OptionError`` for columns of different lengths or of something else than whole numbers from 0, for an ``op`` that is none of
+        these, and for a request that ends beyond 2^64 bytes.
         """
-        write = None if op is None else [_writes(one) for one in op]
-        columns = [column(what, numbers) for what, numbers in
-                   (("offset", offset), ("size", size), ("time", time), ("op", write), ("context", context))]
-        return cls(_native.Trace.from_columns(name, *columns))
+        optional = [None if numbers is None else column(what, numbers) for what, numbers in (("time", time), ("context", context))]
+        write = None if op is None else writes(op)
+        native = _native.Trace.from_columns(name, column("offset", offset), column("size", size), optional[0], write, optional[1])
+        return cls(native)
 
     @classmethod
     def from_arrow(cls, table: Any, *, name: str = "table") -> Trace:
@@ -77,7 +87,7 @@ class Trace:
 
         A row is a request, under the names that ``to_arrow`` gives: ``offset`` and ``bytes`` (bytes, in every row), and where they are
         there ``time_ns`` and ``took_ns`` (nanoseconds), ``op`` ("R" or "W"; all read without it), ``process``, ``device`` and ``file``
-        (text). Whole numbers may be of any width, text may be categories; other columns are not looked at. The columns are read
+        (text), and ``file_bytes`` (on any row of a file; the greatest counts). Whole numbers may be of any width, text may be categories; other columns are not looked at. The columns are read
         from where they are. Reports call it ``name``.
 
         Raises ``OptionError`` for what is no such table, with the column and what was wrong with it.
@@ -107,6 +117,7 @@ class Trace:
         """How it is read: shares of sequential, looping, strided, reverse and random blocks, ``by`` "process" or "file" with
         a row for each. ``threshold`` is how many blocks of 4 KiB a run must exceed. As ``forerun trace patterns --json``.
         """
+        threshold = None if threshold is None else whole("threshold", threshold)
         return json.loads(self._native.patterns_json(by, threshold))
 
     def cut(
@@ -126,6 +137,7 @@ class Trace:
         Raises ``OptionError`` where nothing says what to keep, or nothing is kept.
         """
         processes = [process] if isinstance(process, str) else list(process)
+        seed = whole("seed", seed)
         part = self._native.cut(
             name or f"{self.name} (cut)", from_s=from_, until_s=until, process=processes, sample=sample, seed=seed
         )
@@ -133,6 +145,8 @@ class Trace:
 
     def __getitem__(self, requests: slice) -> Trace:
         """``trace[1000:2000]``: these requests, counted in the order of the trace, as a trace whose times begin where it does."""
+        if not isinstance(requests, slice):  # typed so, and whoever runs through a trace comes here too
+            raise TypeError(f"a trace has parts, as in trace[1000:2000], and no {requests!r}; to_arrow() gives its requests as rows")
         from_, until, step = requests.indices(len(self))
         if step != 1:
             raise OptionError(f"a part of a trace has no step, and {step} was given")
@@ -157,22 +171,29 @@ class Trace:
         A command that fails is recorded all the same, and warned of. Ctrl-C ends the recording and the command. Raises
         ``UnsupportedError`` where the kernel or a right is missing, and ``ForerunError`` for anything else.
         """
+        said = [os.fsdecode(word) for word in listed("command", command, '["ls", "-l"]')]
+        files = switch("files", files)
         with tempfile.TemporaryDirectory(prefix="forerun-") as folder:
             path = Path(folder) / "recording.parquet"
-            words: list[str] = ["trace", "record", "--output", str(path), f"--read-ahead={read_ahead}"]
-            words += ["--files"] if files else []
-            words += [f"--dir={os.fspath(one)}" for one in ([dir] if isinstance(dir, (str, os.PathLike)) else dir)]
-            words += [] if device is None else [f"--device={os.fspath(device)}"]
-            words += [] if seconds is None else [f"--seconds={seconds}"]
-            said = [str(os.fspath(word)) for word in command]
-            words += ["--", *said] if said else []
-            _command.recorded(words, path)
-            label = name or " ".join(said) or str(os.fspath(device or ""))
+            line = ["trace", "record", "--output", str(path), f"--read-ahead={read_ahead}"]
+            line += ["--files"] if files else []
+            line += [f"--dir={os.fsdecode(one)}" for one in ([dir] if isinstance(dir, (str, os.PathLike)) else dir)]
+            line += [] if device is None else [f"--device={os.fsdecode(device)}"]
+            line += [] if seconds is None else [f"--seconds={seconds}"]
+            line += ["--", *said] if said else []
+            _command.recorded(line, path)
+            label = name or " ".join(said) or os.fsdecode(device or "")
             return cls(_native.Trace.open(str(path)).named(label))
 
-    def write(self, path: str | os.PathLike[str], *, format: str = "parquet") -> None:
-        """Writes it to a file, in a format that ``forerun trace convert --help`` calls written."""
-        self._native.write(os.fspath(path), format)
+    def write(self, path: str | os.PathLike[str], *, format: str | None = None) -> None:
+        """Writes it to a file, as ``forerun trace convert`` does: in the format that its ending means (.parquet, .csv, .lirs, .spc, with
+        .gz, .xz or .zst behind it; Parquet without one), or in a ``format`` that ``forerun trace convert --help`` calls written.
+
+        A file appears when it is whole. What the format does not hold is warned of, each with a ``UserWarning``; Parquet and CSV hold
+        all. Raises ``OptionError`` for an ending or a format that is not written.
+        """
+        for loss in self._native.write(os.fsdecode(path), format):
+            warnings.warn(f"{os.fsdecode(path)}: not in it: {loss}", UserWarning, stacklevel=2)
 
     def to_arrow(self) -> Any:
         """As a ``pyarrow.Table``, of the same memory. Needs pyarrow."""
@@ -188,34 +209,3 @@ class Trace:
 
     def __repr__(self) -> str:
         return repr(self._native)
-
-
-def _writes(op: Any) -> int:
-    """1 for a write, 0 for a read."""
-    if isinstance(op, str):
-        if op in ("R", "W"):
-            return int(op == "W")
-        raise OptionError(f'op: {op!r} is none of "R", "W", 0, 1')
-    return int(bool(op))
-
-
-def column(what: str, numbers: Any) -> Any:
-    """A buffer of unsigned integers of 64 bits: the column itself where it is one."""
-    if numbers is None:
-        return None
-    try:
-        view = memoryview(numbers)
-    except TypeError:
-        view = None
-    if view is not None and view.format in ("Q", "L") and view.itemsize == 8 and view.c_contiguous:
-        return numbers
-    from array import array
-
-    try:
-        if hasattr(numbers, "astype"):  # numpy, without a loop in Python
-            if numbers.dtype.kind not in "iub" or (numbers.size and int(numbers.min()) < 0):
-                raise OptionError(f"{what}: wants whole numbers from 0, not {numbers.dtype}")
-            return numbers.astype("u8")
-        return array("Q", numbers)
-    except (TypeError, OverflowError) as problem:
-        raise OptionError(f"{what}: wants whole numbers from 0 ({problem})") from None

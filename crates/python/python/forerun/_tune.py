@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import _native
+from ._checks import listed, some, switch, whole
 from ._native import OptionError
 from ._run import Input, _inputs, _several, _words
 from ._trace import Trace
@@ -25,6 +26,8 @@ Space = Mapping[str, "tuple[int | str, int | str] | Sequence[int | str]"]
 THROUGHPUT = "throughput_bytes_per_s"
 _REACH = 16
 """How far from its default a parameter is tried that has no bounds: from a sixteenth to sixteen times."""
+_SEED_MOST = 2**32 - 1
+"""Optuna's seeds have 32 bits."""
 _CHECKS = (1 / 8, 1 / 4, 1 / 2)
 """Shares of a run's requests at which it is judged."""
 _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
@@ -104,8 +107,9 @@ def tune(
 
     Raises ``OptionError`` for parameters that the scheme does not have, and what ``sim`` raises.
     """
-    if trials < 1 or parts < 2:
-        raise OptionError("trials: at least 1; parts: at least 2, or nothing is held out")
+    trials, seed, prune = whole("trials", trials, 1), whole("seed", seed, most=_SEED_MOST), switch("prune", prune)
+    parts = whole("parts", parts, 2)  # of one nothing is held out
+    parameters = listed("parameters", parameters, '["cost", "cull"]')
     found = _parameters(scheme, parameters)
     given = {key: value for key, value in options.items() if value is not None}
     bench = _Bench(_parts(inputs, parts), scheme, metric, prune, given)
@@ -254,7 +258,7 @@ def _written(scheme: str, parameters: Iterable[_Parameter], values: Mapping[str,
 
 def _parts(inputs: Any, parts: int) -> list[tuple[str, Any, int | None]]:
     """Each part: its name, the input, and its seed where that makes it."""
-    several = _several(inputs)
+    several = some("inputs", _several(inputs))
     if len(several) > 1:
         names = [(one.name if isinstance(one, Trace) else str(os.fspath(one))).rsplit("/", 1)[-1] for one in several]
         return [(name, _inputs(one)[0], None) for name, one in zip(names, several, strict=True)]
