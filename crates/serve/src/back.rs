@@ -488,7 +488,7 @@ impl WriteBack {
 impl Drop for WriteBack {
     fn drop(&mut self) {
         if !self.broken && !self.works() {
-            self.mark.take_off();
+            self.mark.take_off(self.about.clone());
         }
     }
 }

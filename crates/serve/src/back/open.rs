@@ -65,7 +65,14 @@ pub(crate) struct Opening<'a> {
 
 /// A mark on a device, taken off when everything is home.
 #[derive(Debug)]
-pub(crate) struct Mark(Option<Arc<File>>);
+pub(crate) struct Mark(Option<Marked>);
+
+/// What bears it, and the journal that it names.
+#[derive(Debug)]
+struct Marked {
+    device: Arc<File>,
+    journal: File,
+}
 
 impl Mark {
     /// None: what is simulated bears none, and members of an array say themselves whose they are.
@@ -74,10 +81,13 @@ impl Mark {
     }
 
     /// Everything is home: the device needs its journal no more.
-    pub(crate) fn take_off(&mut self) {
-        if let Some(file) = self.0.take() {
+    pub(crate) fn take_off(&mut self, mut about: Super) {
+        let Some(Marked { device, journal }) = self.0.take() else { return };
+        // The journal knows first that the device bears none: whatever comes with one is a copy from before.
+        about.marked = false;
+        if write_super(&mut Plain(&journal), &mut about).is_ok() {
             // What stays is refused by the next start, which says how to go on.
-            let _ = rustix::fs::fremovexattr(&*file, MARK);
+            let _ = rustix::fs::fremovexattr(&*device, MARK);
         }
     }
 }
@@ -218,7 +228,9 @@ impl Opening<'_> {
                 self.device_path.display()
             ));
         }
-        let mark = Mark(marked.then(|| Arc::clone(self.device)));
+        let journal = || self.journal.try_clone().map_err(|e| io(self.journal_path, e));
+        let bears = || Ok(Marked { device: Arc::clone(self.device), journal: journal()? });
+        let mark = Mark(marked.then(bears).transpose()?);
         Ok(Opened { about, mark, said, replayed_blocks })
     }
 
@@ -376,6 +388,7 @@ impl Opening<'_> {
         }
         bring_home(&mut Plain(self.journal), &mut Plain(self.device), &about, &found)
             .map_err(|stop| stopped(self, stop))?;
+        said.extend(found.hole.map(|hole| format!("{}: {hole}", path.display())));
         if found.records > 0 {
             said.push(format!(
                 "{}: {held} blocks of {} records were brought home",
@@ -411,6 +424,13 @@ impl Opening<'_> {
                 let why = format!(
                     "this is a copy of the journal from before {device} was last served with it: give the one that was used since; where it \
                      is lost, --force goes on without what it held"
+                );
+                Err(refuse(self.journal_path, &why))
+            }
+            Some((_, generation)) if generation < about.generation && (records > 0 || !about.marked) => {
+                let why = format!(
+                    "{device} is a copy from before it was last served with this journal, which has not what was written in between: give the \
+                     one that was used since; where it is lost, --force serves the copy, without what the journal holds"
                 );
                 Err(refuse(self.journal_path, &why))
             }

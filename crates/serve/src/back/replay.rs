@@ -18,6 +18,26 @@ pub(crate) struct Found {
     pub(crate) records: u64,
     /// The newest epoch of members in which one was written.
     pub(crate) epoch: u64,
+    /// What stands behind them and was left out.
+    pub(crate) hole: Option<Hole>,
+}
+
+/// A record that cannot be read and was not known to be safe, with others behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hole {
+    seq: u64,
+    later: u64,
+}
+
+impl std::fmt::Display for Hole {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { seq, later } = self;
+        write!(
+            f,
+            "record {seq} cannot be read, and {later} behind it were left out. After a power cut that is what was not safe yet; where there was \
+             none, the journal is damaged, and what they held is lost"
+        )
+    }
 }
 
 /// Why nothing can be brought home.
@@ -63,8 +83,9 @@ fn record(
 
 /// All records from the tail on.
 pub(crate) fn scan(journal: &mut impl Blocks, about: &Super) -> Result<Found, Stop> {
-    let (found, end) = records(journal, about)?;
-    missing(journal, about, end)?;
+    let (mut found, end) = records(journal, about)?;
+    let later = missing(journal, about, end)?;
+    found.hole = (later > 0).then_some(Hole { seq: end, later });
     Ok(found)
 }
 
@@ -106,11 +127,11 @@ fn records(journal: &mut impl Blocks, about: &Super) -> Result<(Found, u64), Sto
     Ok((found, seq))
 }
 
-/// Whether some record of the ring says that the one of the number `seq`, which is not there, was safe.
-fn missing(journal: &mut impl Blocks, about: &Super, seq: u64) -> Result<(), Stop> {
+/// Whether some record of the ring says that the one of the number `seq`, which is not there, was safe; else how many there are behind it.
+fn missing(journal: &mut impl Blocks, about: &Super, seq: u64) -> Result<u64, Stop> {
     const AT_ONCE: u64 = 256;
     let mut bytes = vec![0; AT_ONCE as usize * BLOCK];
-    let mut at = 0;
+    let (mut at, mut all) = (0, 0);
     while at < about.ring {
         let many = AT_ONCE.min(about.ring - at);
         let bytes = &mut bytes[..many as usize * BLOCK];
@@ -120,10 +141,11 @@ fn missing(journal: &mut impl Blocks, about: &Super, seq: u64) -> Result<(), Sto
             if later && header.synced >= seq {
                 return Err(Stop::Damaged(seq));
             }
+            all += u64::from(later);
         }
         at += many;
     }
-    Ok(())
+    Ok(all)
 }
 
 /// The sums of the device's first blocks.

@@ -11,7 +11,7 @@
 use crate::array::assemble::{Judgement, begin_epoch, judge};
 use crate::array::superblock::{Rebuilding, SUPERS, Superblock};
 use crate::back::format::{Blocks, SUPERS as JOURNAL_SUPERS, Super};
-use crate::back::replay::{Found, Stop, begin, bring_home, scan};
+use crate::back::replay::{Found, Hole, Stop, begin, bring_home, scan};
 use crate::error::ServeError;
 use crate::planted::{self, Bug};
 use crate::sealed::{BLOCK, Page, Unread};
@@ -31,6 +31,8 @@ pub(crate) struct Started {
     pub(crate) rebuilding: Option<Rebuilding>,
     /// Blocks that were brought home.
     pub(crate) replayed: u64,
+    /// What the journal has behind them and could not be.
+    pub(crate) hole: Option<Hole>,
 }
 
 /// Why there is no start.
@@ -292,7 +294,7 @@ pub(crate) fn look(
         let at = usize::from(one.index);
         heads[at] = Some(one);
     });
-    Ok(Started { about, heads, out: out_of(&judged), rebuilding: judged.rebuilding, replayed: 0 })
+    Ok(Started { about, heads, out: out_of(&judged), rebuilding: judged.rebuilding, replayed: 0, hole: None })
 }
 
 /// Those that are missing or out, but for the one that is being rebuilt: what the journal holds goes to all of that, too.
@@ -342,5 +344,5 @@ pub(crate) fn start(
         heads[usize::from(one.index)] = Some(one.clone());
     }
     let (rebuilding, replayed) = (judged.rebuilding, contents.blocks.len() as u64);
-    Ok(Started { about, heads, out, rebuilding, replayed })
+    Ok(Started { about, heads, out, rebuilding, replayed, hole: contents.hole })
 }

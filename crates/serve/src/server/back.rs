@@ -163,7 +163,7 @@ impl Ready {
         array: forerun_core::array::Array,
     ) -> io::Result<Box<dyn Backend>> {
         let Some(limits) = self.limits else {
-            self.opened.mark.take_off();
+            self.opened.mark.take_off(self.opened.about);
             return Ok(device);
         };
         let log = make_backend(transfer, self.reach, &Arena::new(0, 0)?)?;

@@ -136,6 +136,7 @@ fn said_of(started: &Started, read_only: bool) -> Vec<String> {
             started.replayed
         ));
     }
+    said.extend(started.hole.map(|hole| format!("array: the journal: {hole}")));
     if let Some(one) = started.rebuilding {
         said.push(if read_only {
             format!("array: the rebuild of member {} stands still while it is served read-only", one.member)
@@ -171,7 +172,7 @@ impl Ready {
     /// The array before the way to its members.
     pub(super) fn before(self, members: Box<dyn Backend>, options: &Options) -> io::Result<Box<dyn Backend>> {
         let Self { array, started, paths, names, log, reach, timeout, id, pace, read_only, .. } = self;
-        let Started { about, heads, out, rebuilding, replayed } = started;
+        let Started { about, heads, out, rebuilding, replayed, hole: _ } = started;
         let all = rows(*array.spec(), array.member_blocks());
         let standing = Standing::new(array, out, rebuilding);
         standing.called(names);

@@ -125,7 +125,9 @@ fn a_record_that_was_safe_and_is_not_there_is_damage() {
     let mut image = Image::new(&mut about);
     image.write(SUPERS, &record(7, 1, 0, &[(3, 1)])).expect("memory");
     image.write(SUPERS + 4, &record(7, 3, 1, &[(3, 3)])).expect("memory");
-    assert_eq!(scan(&mut image, &about).expect("the second was never synced").records, 1);
+    let found = scan(&mut image, &about).expect("the second was never synced");
+    let said = found.hole.expect("the third is there").to_string();
+    assert!(found.records == 1 && said.contains("record 2 cannot be read, and 1 behind it"), "{said}");
     image.write(SUPERS + 4, &record(7, 3, 2, &[(3, 3)])).expect("memory");
     assert!(matches!(scan(&mut image, &about), Err(Stop::Damaged(2))));
     // Of another start it says nothing.

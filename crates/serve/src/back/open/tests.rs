@@ -157,6 +157,33 @@ fn a_copy_of_the_journal_from_before_is_refused() {
 }
 
 #[test]
+fn a_copy_of_the_device_from_before_is_refused_where_it_lacks_something() {
+    let (rig, first) = Rig::made();
+    if !rig.marks() {
+        return; // nothing tells them apart where files bear no marks
+    }
+    let mut again = rig.open_as(false, false).expect("again");
+    // Its mark goes with a copy.
+    put_mark(&rig.device, &first).expect("it bears marks");
+    rig.record(&again.about, 40, 7);
+    assert!(rig.refused(false).contains("is a copy from before"));
+    assert_eq!(rig.byte(40), 0);
+    // A start that was killed between the journal and the mark has nothing that the device lacks.
+    Plain(&rig.journal).write(SUPERS, &[0; BLOCK]).expect("written");
+    again = rig.open_as(false, false).expect("everything was home");
+    let last = again.about.clone();
+    again.mark.take_off(last.clone());
+    assert!(mark_of(&rig.device).is_none());
+    put_mark(&rig.device, &last).expect("it bears marks");
+    drop(rig.open_as(false, false).expect("killed before the mark was off"));
+    again = rig.open_as(false, false).expect("as before");
+    again.mark.take_off(again.about);
+    put_mark(&rig.device, &last).expect("it bears marks");
+    assert!(rig.refused(false).contains("is a copy from before"), "what was written since went to another");
+    rig.open_as(false, true).expect("forced");
+}
+
+#[test]
 fn a_device_whose_journal_is_lost_is_not_served_without_it_unless_forced() {
     let (rig, _) = Rig::made();
     if !rig.marks() {
@@ -168,7 +195,7 @@ fn a_device_whose_journal_is_lost_is_not_served_without_it_unless_forced() {
     assert!(rig.refused(false).contains("it is no journal"));
     assert!(rig.refused(true).contains("a new journal would be another"));
     let mut opened = rig.open_as(true, true).expect("forced");
-    opened.mark.take_off();
+    opened.mark.take_off(opened.about);
     assert!(needs_journal(&rig.device, &rig.path("disk")).is_none(), "everything is home");
 }
 
