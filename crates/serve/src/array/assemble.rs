@@ -73,13 +73,15 @@ pub(crate) fn judge(found: &[Superblock]) -> Option<Judgement> {
     let (mut wrong, mut rebuilding) = (Vec::with_capacity(found.len()), None);
     for (at, one) in found.iter().enumerate() {
         let same = |other: &&Superblock| other.id == one.id && other.index == one.index;
-        let twice = found[..at].iter().position(|other| same(&other));
+        // One that is of another time is stale, be it named before or behind the one that took its place.
+        let is_stale = |other: usize| matches!(wrong[other], Some(Wrong::Stale(_)));
+        let twice = found[..at].iter().position(|other| same(&other)).filter(|&other| !is_stale(other));
         let of_time = one.epoch.number == number || (one.epoch.number == before && !stands);
         let goes_on = one.rebuilt().filter(|_| said == Some(one.index) && !apart);
         let goes_on = goes_on.filter(|_| of_time || (one.epoch.before == number && !one.stands));
         wrong.push(if one.id != id || one.spec != newest.spec || one.blocks != newest.blocks {
             Some(Wrong::Foreign)
-        } else if let Some(other) = twice {
+        } else if let Some(other) = twice.filter(|_| of_time || goes_on.is_some()) {
             Some(Wrong::Twice(other))
         } else if let Some(upto) = goes_on {
             rebuilding = Some(Rebuilding { member: one.index, upto });
@@ -186,6 +188,23 @@ mod tests {
         assert_eq!((judged.missing, judged.out), (set(&[0]), set(&[0])));
         begin_epoch(&mut given[..1], 8, (set(&[1]), None), |_, _| Ok::<_, ()>(())).expect("written");
         assert!(judge(&given).expect("some").wrong.iter().all(Option::is_some), "neither knows of the other");
+    }
+
+    #[test]
+    fn a_member_that_was_replaced_is_stale_wherever_it_is_named() {
+        let mut given = members(3);
+        let old = given[1].clone();
+        for turn in 0..2 {
+            begin_epoch(&mut given, 7 + turn, (DiskSet::EMPTY, None), |_, _| Ok::<_, ()>(()))
+                .expect("written");
+        }
+        for at in 0..=3 {
+            let mut all = given.clone();
+            all.insert(at, old.clone());
+            let judged = judge(&all).expect("some");
+            let expected = (0..4).map(|one| (one == at).then_some(Wrong::Stale(3))).collect::<Vec<_>>();
+            assert_eq!((judged.wrong, judged.missing), (expected, DiskSet::EMPTY), "named {at}");
+        }
     }
 
     /// Starts of all members, cut after any write; how often a member is not in at the next.

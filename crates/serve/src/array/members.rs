@@ -88,7 +88,9 @@ pub(super) fn refuse_far(option: &'static str, paths: &[PathBuf]) -> Result<(), 
 pub(super) fn unread(why: Unread) -> String {
     match why {
         Unread::Foreign => {
-            "it is no member of an array: leave it out, or make one of it (forerun array create)".into()
+            "it is no member of an array: leave it out. Where it is to come in the place of a lost one, forerun array replace makes it that, and of \
+             an array that is served forerun ctl rebuild; forerun array create makes a new array, and what members held is lost"
+                .into()
         }
         Unread::Torn => {
             "it was a member of an array, and both its superblocks are damaged: leave it out".into()

@@ -9,7 +9,7 @@ use forerun_core::units::{BLOCK_BYTES, Disk};
 use serde::Serialize;
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How a member stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -105,6 +105,11 @@ fn judged_member(
     Member { path: Some(of[at].clone()), index: Some(one.index), state, generation, why }
 }
 
+/// One that does not say whose member it is.
+fn unreadable(path: &Path, why: String) -> Member {
+    Member { path: Some(path.to_owned()), index: None, state: State::Unreadable, generation: None, why }
+}
+
 /// Asks members what they are.
 ///
 /// # Errors
@@ -112,23 +117,30 @@ fn judged_member(
 pub fn status(paths: &[PathBuf]) -> Result<Status, ServeError> {
     refuse_far("array status", paths)?;
     let (mut members, mut own, mut of, mut cut) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut unopened = None;
     for path in paths {
         let read = File::open(path).and_then(|mut file| Ok((read(&file)?, file.seek(SeekFrom::End(0))?)));
-        let (read, size) = read.map_err(|problem| ServeError::file(path, problem))?;
+        let (read, size) = match read {
+            Ok(read) => read,
+            // Of an array of which a disk is gone the others are told; of nothing that can be read nothing is.
+            Err(problem) if paths.len() > 1 => {
+                members.push(unreadable(path, problem.to_string()));
+                unopened.get_or_insert_with(|| ServeError::file(path, problem));
+                continue;
+            }
+            Err(problem) => return Err(ServeError::file(path, problem)),
+        };
         match read {
             Ok(one) => {
                 cut.push(was_cut(&one, size));
                 own.push(one);
                 of.push(path.clone());
             }
-            Err(why) => members.push(Member {
-                path: Some(path.clone()),
-                index: None,
-                state: State::Unreadable,
-                generation: None,
-                why: unread(why),
-            }),
+            Err(why) => members.push(unreadable(path, unread(why))),
         }
+    }
+    if let Some(problem) = unopened.filter(|_| own.is_empty()) {
+        return Err(problem);
     }
     let Some(judged) = judge(&own) else {
         let (id, array) = (None, None);

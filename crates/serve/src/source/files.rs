@@ -12,6 +12,7 @@ use crate::options::Direct;
 use crate::raw::{Foreign, is_byte_locked, lock_byte, unlock_bytes};
 use forerun_core::units::BLOCK_BYTES;
 use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, flock};
+use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom};
 use std::os::fd::AsFd as _;
@@ -136,7 +137,7 @@ impl Files {
             } else {
                 FlockOperation::NonBlockingLockExclusive
             };
-            flock(&plain, how).map_err(|e| ServeError::File {
+            lock_soon(&plain, how).map_err(|e| ServeError::File {
                 path: path.into(),
                 source: e.into(),
                 remedy: if read_only {
@@ -272,6 +273,17 @@ const FORBIDDEN: [i64; 2] = [WRITES, RESIZES];
 /// The bytes that say both.
 fn own_bytes(read_only: bool) -> impl Iterator<Item = i64> {
     does(read_only).iter().map(|what| DOES + what).chain(FORBIDDEN.map(|what| FORBIDS + what))
+}
+
+/// Locks a file; what a server that was killed has held is free a moment after its end.
+fn lock_soon(file: &File, how: FlockOperation) -> Result<(), Errno> {
+    let begin = Instant::now();
+    loop {
+        match flock(file, how) {
+            Err(Errno::WOULDBLOCK) if begin.elapsed() < GONE_SOON => std::thread::sleep(LOOK_AGAIN),
+            locked => return locked,
+        }
+    }
 }
 
 /// Says to programs that lock as qemu does (qemu itself, qemu-nbd, qemu-img, and us) what we do with a file and what they must not, and

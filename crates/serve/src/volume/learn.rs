@@ -213,7 +213,11 @@ impl Volume {
     /// # Errors
     /// The file, and what the system says; what it had stays.
     pub(crate) fn finish_learning(&mut self) -> Result<(), (PathBuf, io::Error)> {
-        let Some(learn) = self.learn.take().filter(|learn| learn.blocks > 0) else { return Ok(()) };
+        let Some(learn) = self.learn.take() else { return Ok(()) };
+        if learn.blocks == 0 {
+            self.say(format!("{}: nothing was read, so nothing was learned", learn.path.display()));
+            return Ok(());
+        }
         let ahead = self.ahead.as_ref().map(|ahead| ahead.sums());
         let newer = learn.recording(self.source.size, ahead.is_some(), ahead.unwrap_or_default());
         let of_file = |problem| (learn.path.clone(), problem);

@@ -346,7 +346,10 @@ fn what_members_say_is_told_while_they_are_served() {
     std::fs::write(&stranger, b"short").expect("written");
     let odd = status(&[paths[0].clone(), paths[1].clone(), paths[2].clone(), stranger]).expect("told");
     assert!(!odd.whole && odd.members[3].state == State::Unreadable, "{odd:?}");
-    assert!(status(&["/nowhere".into()]).is_err());
+    assert!(status(&["/nowhere".into()]).is_err() && status(&["/nowhere".into(), "/gone".into()]).is_err());
+    let gone = status(&[paths[0].clone(), "/nowhere".into(), paths[2].clone()]).expect("the others are told");
+    let states: Vec<State> = gone.members.iter().map(|member| member.state).collect();
+    assert_eq!(states, [State::In, State::Missing, State::In, State::Unreadable], "{gone:?}");
     drop(server);
 }
 
