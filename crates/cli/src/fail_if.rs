@@ -67,6 +67,9 @@ const LEVELS: [&[(&str, Op)]; 5] = [
     &[("*", Op::Multiply), ("/", Op::Divide)],
 ];
 
+/// Where comparisons stand among them. Of two in a row the second would compare a truth with a number.
+const COMPARISONS: usize = 2;
+
 struct Reader<'a> {
     text: &'a str,
     at: usize,
@@ -81,6 +84,17 @@ pub(crate) fn parse(text: &str, schemes: &[String]) -> Result<Expr, String> {
     let expr = reader.level(0)?;
     reader.space();
     if reader.at < text.len() { Err(reader.expected("an operator or the end")) } else { Ok(expr) }
+}
+
+/// Reads a condition, which is true or not; a number alone would nearly always be.
+pub(crate) fn condition(text: &str, schemes: &[String]) -> Result<Expr, String> {
+    let expr = parse(text, schemes)?;
+    let compares = |op: &Op| !matches!(op, Op::Add | Op::Subtract | Op::Multiply | Op::Divide);
+    match &expr {
+        Expr::Not(_) => Ok(expr),
+        Expr::Two(op, ..) if compares(op) => Ok(expr),
+        _ => Err("a number is no condition: compare it, as in asp.hit_ratio < 0.5".into()),
+    }
 }
 
 impl Reader<'_> {
@@ -112,6 +126,10 @@ impl Reader<'_> {
                 return Err(self.expected(&format!("at most {OPERATORS_MAX} operators")));
             }
             left = Expr::Two(op, Box::new(left), Box::new(self.level(level + 1)?));
+            self.space();
+            if level == COMPARISONS && operators.iter().any(|(word, _)| self.rest().starts_with(word)) {
+                return Err(self.expected("one comparison (a < b && b < c)"));
+            }
         }
         Ok(left)
     }
@@ -440,6 +458,14 @@ mod tests {
         assert!(parse("lru.misses", &names()).expect_err("not among the runs").contains("asp+msp"));
         assert!(parse("asp.", &names()).expect_err("no field").contains("a field"));
         assert!(parse("1 2", &names()).expect_err("no operator").contains("an operator"));
+        let chained = parse("asp.hit_ratio < 1 < 2", &names()).expect_err("two comparisons");
+        assert!(chained.contains("column 19: expected one comparison"), "{chained}");
+        for number in ["asp.hit_ratio", "1 + 2", "speedup(asp)", "-1"] {
+            assert!(condition(number, &names()).expect_err(number).contains("is no condition"));
+        }
+        for truth in ["asp.hit_ratio < 1", "!(1 < 2)", "1 < 2 || 2 < 1", "(1 < 2) == (2 < 3)"] {
+            condition(truth, &names()).expect(truth);
+        }
         assert!(parse("3 lightyears", &names()).is_err());
         assert!(parse(&"(".repeat(5000), &names()).expect_err("too deep").contains("nested"));
     }

@@ -302,7 +302,7 @@ fn read_condition(text: &str, specs: &[RunSpec]) -> Result<(String, Expr), CliEr
             schemes.push(scheme);
         }
     }
-    let condition = fail_if::parse(text, &schemes)
+    let condition = fail_if::condition(text, &schemes)
         .map_err(|what| CliError::usage("--fail-if", what, "`forerun compare --help` shows the grammar"))?;
     check_fields(&condition, specs)?;
     Ok((text.to_owned(), condition))
