@@ -167,7 +167,7 @@ impl Members {
                 *wire.disk() = disk;
             }
         }
-        let Started { about, heads, out, rebuilding, replayed } =
+        let Started { about, heads, out, rebuilding, replayed, hole: _ } =
             started.map_err(|why| format!("a start is refused: {why:?}"))?;
         let told = format!("{replayed} blocks are brought home, {out:?} are out, {rebuilding:?}");
         self.standing = Standing::new(self.array, out, rebuilding);
