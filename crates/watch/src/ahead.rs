@@ -492,11 +492,11 @@ fn read(request: &Request, say: &Sender<u32>) -> bool {
     let file = fs::File::from(file);
     request.pieces.iter().all(|piece| {
         let last = piece.first + piece.pages - 1;
-        if request.is_called_off() {
-            // It comes without us.
-        } else if request.by_frames {
+        // What nobody waits for any more comes without us.
+        let is_wanted = !request.is_called_off();
+        if is_wanted && request.by_frames {
             drop(pages::until_here(file.as_fd(), last));
-        } else {
+        } else if is_wanted {
             let _ = file.read_at(&mut [0], last * 4096);
         }
         say.send(piece.command).is_ok()

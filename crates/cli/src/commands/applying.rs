@@ -367,7 +367,7 @@ pub(super) fn recover(root: &Root, ui: &Ui) -> Result<(), CliError> {
     for change in apply::noted(root).map_err(refused)?.into_iter().flatten() {
         if change.is_tried(root) {
             let back = change.take_back(root).map_err(refused)?;
-            ui.say(&format!("a trial of it was cut off: {}", told(root, &change, back).trim_end()));
+            ui.say(&format!("a trial was cut off: {}", told(root, &change, back).trim_end()));
         }
     }
     Ok(())

@@ -72,10 +72,11 @@ pub(crate) fn judge(found: &[Superblock]) -> Option<Judgement> {
     let said = of_newest().find_map(|one| one.rebuilding).map(|one| one.member);
     let (mut wrong, mut rebuilding) = (Vec::with_capacity(found.len()), None);
     for (at, one) in found.iter().enumerate() {
-        let same = |other: &&Superblock| other.id == one.id && other.index == one.index;
         // One that is of another time is stale, be it named before or behind the one that took its place.
-        let is_stale = |other: usize| matches!(wrong[other], Some(Wrong::Stale(_)));
-        let twice = found[..at].iter().position(|other| same(&other)).filter(|&other| !is_stale(other));
+        let is_same = |(other, wrong): (&Superblock, &Option<Wrong>)| {
+            other.id == one.id && other.index == one.index && !matches!(wrong, Some(Wrong::Stale(_)))
+        };
+        let twice = found[..at].iter().zip(&wrong).position(is_same);
         let of_time = one.epoch.number == number || (one.epoch.number == before && !stands);
         let goes_on = one.rebuilt().filter(|_| said == Some(one.index) && !apart);
         let goes_on = goes_on.filter(|_| of_time || (one.epoch.before == number && !one.stands));
@@ -205,6 +206,9 @@ mod tests {
             let expected = (0..4).map(|one| (one == at).then_some(Wrong::Stale(3))).collect::<Vec<_>>();
             assert_eq!((judged.wrong, judged.missing), (expected, DiskSet::EMPTY), "named {at}");
         }
+        // Behind it, the one in its place and a copy of that are still one too many.
+        let all = [vec![old], given.clone(), vec![given[1].clone()]].concat();
+        assert_eq!(judge(&all).expect("some").wrong[4], Some(Wrong::Twice(2)));
     }
 
     /// Starts of all members, cut after any write; how often a member is not in at the next.
