@@ -8,6 +8,7 @@ use forerun_disk::mechanical::Drive;
 use forerun_disk::mechanical::spec::{
     CacheSpec, DriveSpec, LinkSpec, OnOff, OverheadSpec, QueuePolicy, QueueSpec, ReadAhead,
 };
+use forerun_disk::preset::{BuildOptions, Preset};
 use forerun_disk::seek::SeekSpec;
 use proptest::prelude::*;
 
@@ -296,5 +297,43 @@ proptest! {
         prop_assert!(stats.busy.0 <= ends.last().expect("one").1.max(1) + 2_000_000_000);
         let mut again = Drive::new(&spec).expect("valid");
         prop_assert_eq!(run(&mut again, &submissions), ends);
+    }
+}
+
+/// Bytes a second of 600 reads of 4 KiB, one behind the other, of which the host keeps `depth` waiting.
+fn sequential_rate(drive: &mut dyn Device, depth: u64) -> u64 {
+    const READS: u64 = 600;
+    for k in 0..depth {
+        drive.submit(Nanos(0), command(k, Op::Read, k * 8, 8));
+    }
+    let (mut ended, mut last) = (0, 0);
+    while ended < READS {
+        let event = drive.next_event().expect("commands wait");
+        drive.advance(event);
+        while let Some(done) = drive.pop() {
+            (ended, last) = (ended + 1, done.at.0);
+            let next = depth + ended - 1;
+            drive.submit(event, command(next, Op::Read, next * 8, 8));
+        }
+    }
+    READS * 4096 * 1_000_000_000 / last
+}
+
+/// A command begins in the instant in which the last sector before it has passed. Counted as not passed, that sector made
+/// the drive stop reading ahead and wait for a turn, at depths that hung on how periods divide.
+#[test]
+fn more_sequential_reads_in_the_queue_are_not_slower() {
+    for name in ["wd-7200", "hdd-20tb", "cheetah-15k4", "cheetah-9lp", "atlas-10k"] {
+        let preset = Preset::load(name).expect("a shipped preset");
+        let rate =
+            |depth| sequential_rate(&mut *preset.build(&BuildOptions::default()).expect("a drive"), depth);
+        let alone = rate(1);
+        for depth in 2..=32 {
+            assert!(
+                rate(depth) * 20 >= alone * 19,
+                "{name}: {} B/s at depth {depth}, {alone} alone",
+                rate(depth)
+            );
+        }
     }
 }

@@ -108,9 +108,10 @@ impl Run {
         late.max(late_last).div_ceil(period)
     }
 
-    /// Sectors that pass in `ns`.
+    /// Sectors that have passed by `ns`: the most for which [`Layout::pass_ns`], which rounds down, is not later. A sector that
+    /// has just arrived has passed; counted as still to come, it would cost the next command a turn.
     pub(super) const fn passed(ns: u64, spt: u32, period: u64) -> u64 {
-        ns * spt as u64 / period
+        ((ns + 1) * spt as u64 - 1) / period
     }
 }
 
@@ -225,7 +226,8 @@ impl Stream {
             if run.start <= now {
                 let into = now - run.start;
                 if !at_once && now < run.end(&m.layout) {
-                    free = run.start + m.layout.pass_ns(Run::passed(into, run.spt, m.period) + 1, run.spt);
+                    let begun = into.checked_sub(1).map_or(0, |ns| Run::passed(ns, run.spt, m.period) + 1);
+                    free = run.start + m.layout.pass_ns(begun, run.spt);
                 }
                 break;
             }
