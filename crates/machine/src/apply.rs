@@ -514,7 +514,14 @@ fn replace(path: &Path, beside: &Path, text: &str) -> io::Result<()> {
 
 /// The notes, for one process; what it holds ends with it.
 #[derive(Debug)]
-pub struct Hold(#[expect(dead_code, reason = "it is held open")] File);
+pub struct Hold(File);
+
+impl Drop for Hold {
+    /// Not by closing alone: a child that is just being started holds a copy until it runs its program.
+    fn drop(&mut self) {
+        self.0.unlock().ok();
+    }
+}
 
 /// Nobody else applies or takes back until what is returned is dropped.
 ///

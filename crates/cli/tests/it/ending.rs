@@ -25,7 +25,9 @@ struct End {
 /// Serves, runs a script, and sends one of these signals to the server alone each time that it says that it is ready.
 fn ended(script: &str, signals: &[&str]) -> End {
     let (folder, image) = image();
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin("forerun"));
+    // Under `nohup` these tests would hand on that SIGHUP says nothing, which the server respects.
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP").arg(assert_cmd::cargo::cargo_bin("forerun"));
     command.args(["serve", "--over", &image, "--run", script]).env("TMPDIR", folder.path());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let mut out = BufReader::new(child.stdout.take().expect("piped"));
