@@ -15,5 +15,6 @@ pub(crate) mod superblock;
 pub use create::{CreateOptions, Created, create};
 pub(crate) use members::{
     Candidate, Held, Opened, become_member, check_names, draw, look_at_new, open, refuse_member,
+    refuse_striped,
 };
 pub use status::{Member, State, Status, status};

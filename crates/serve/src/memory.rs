@@ -101,9 +101,20 @@ fn refusal(bound: u64, room: &Room) -> String {
 fn room(root: &Path) -> Option<Room> {
     let machine = read_to_string(root.join("proc/meminfo")).ok().and_then(|text| available(&text));
     let machine = machine.map(|bytes| Room { bytes, who: "this machine has left (MemAvailable)".into() });
+    // Where /proc shows processes only (ProcSubset=pid of a unit) the kernel still says how much there is in all.
+    let machine = machine.or_else(|| total(root));
     let groups = read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let groups = groups.lines().filter_map(|line| group_of(root, line));
     groups.chain(machine).min_by_key(|room| room.bytes)
+}
+
+/// All memory of the machine that this process runs on; nothing for a root that is another's.
+fn total(root: &Path) -> Option<Room> {
+    let about = (root == Path::new("/")).then(rustix::system::sysinfo)?;
+    // The type of its fields differs between machines.
+    #[allow(clippy::useless_conversion, clippy::unnecessary_cast, reason = "64 bits here, 32 elsewhere")]
+    let bytes = (about.totalram as u64).checked_mul(u64::from(about.mem_unit))?;
+    Some(Room { bytes, who: "this machine has in all".into() })
 }
 
 /// `MemAvailable:   12345 kB`.
@@ -171,6 +182,9 @@ mod tests {
         assert_eq!(bytes, 4096);
         assert!(who.contains("MemAvailable"), "{who}");
         assert_eq!(room_of(&[]), None, "nobody says");
+        // Of the machine that this is the kernel says at least what it has in all, also where /proc does not.
+        let all = total(Path::new("/")).expect("it says so").bytes;
+        assert!(all >= room(Path::new("/")).expect("it says so").bytes && all < 1 << 50, "{all}");
     }
 
     #[test]

@@ -327,7 +327,7 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
     announce_large_caches(&options, ui);
     // Before there is a folder or a socket: a signal that ends the program here leaves nothing behind.
     let prepared = Prepared::new(&options).map_err(|problem| refused(&problem, &effective))?;
-    let _folder = Folder::make_for(folder, &options)?;
+    let _folder = Folder::make_for(folder, &mut options, args.control.is_none())?;
     let server = prepared.listen(&options).map_err(|problem| refused(&problem, &effective))?;
     let signals = signals(args, &server)?;
     let mut messages = speech::messages(ui)?;
@@ -690,8 +690,9 @@ impl Folder {
         std::env::temp_dir().join(format!("forerun-{}", std::process::id()))
     }
 
-    /// Makes it if a socket is to lie in it.
-    fn make_for(path: PathBuf, options: &Options) -> Result<Option<Self>, CliError> {
+    /// Makes it if a socket is to lie in it. A control socket that nobody has asked for is done without where there is no such place, as in an
+    /// image of a container that has no /tmp.
+    fn make_for(path: PathBuf, options: &mut Options, unasked: bool) -> Result<Option<Self>, CliError> {
         let clients = matches!(&options.listen, Listen::Unix(socket) if socket.starts_with(&path));
         if !clients && !options.control.as_ref().is_some_and(|socket| socket.starts_with(&path)) {
             return Ok(None);
@@ -700,6 +701,10 @@ impl Folder {
             Ok(()) => Ok(Some(Self(path))),
             // In a container whose /tmp is kept every server has the number of the one before.
             Err(problem) if problem.kind() == ErrorKind::AlreadyExists => Self::take_over(path),
+            Err(_) if unasked && !clients => {
+                options.control = None;
+                Ok(None)
+            }
             Err(problem) => Err(CliError::file(&path, &problem)),
         }
     }

@@ -315,16 +315,23 @@ pub(crate) fn become_member(
 
 /// Refuses what is a member of an array, where somebody would write to it as if it was none.
 pub(crate) fn refuse_member(option: &'static str, file: &File, path: &Path) -> Result<(), ServeError> {
+    let why = "which writing would destroy: serve an array with --assemble; --read-only shows it as it is";
+    ours(file).map_or(Ok(()), |what| {
+        Err(ServeError::option(option, format!("{} is {what}, {why}", path.display())))
+    })
+}
+
+/// Refuses it where somebody would read several as if they began with data.
+pub(crate) fn refuse_striped(option: &'static str, file: &File, path: &Path) -> Result<(), ServeError> {
+    let why = "and its data does not begin where --stripe reads: serve an array with --assemble, which --read-only leaves as it is";
+    ours(file).map_or(Ok(()), |what| {
+        Err(ServeError::option(option, format!("{} is {what}, {why}", path.display())))
+    })
+}
+
+/// What of ours a file or a device is.
+fn ours(file: &File) -> Option<&'static str> {
     let mut head = vec![0; 2 * BLOCK];
-    if file.read_exact_at(&mut head, 0).is_err()
-        || !signatures::known(&head).is_some_and(|what| what.contains("forerun"))
-    {
-        return Ok(());
-    }
-    let why = format!(
-        "{} is {}, which writing would destroy: serve an array with {OPTION}; --read-only shows it as it is",
-        path.display(),
-        signatures::known(&head).unwrap_or_default()
-    );
-    Err(ServeError::option(option, why))
+    file.read_exact_at(&mut head, 0).ok()?;
+    signatures::known(&head).filter(|what| what.contains("forerun"))
 }

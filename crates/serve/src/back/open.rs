@@ -8,6 +8,7 @@
 
 use super::format::{BLOCK, Blocks, Page, Position, SUPERS, Super, Unread};
 use super::replay::{Stop, begin, bring_home, check_device, prints, scan, scan_before_damage, write_super};
+use crate::array::signatures::held;
 use crate::error::ServeError;
 use crate::options::JOURNAL_MIN;
 use rustix::fs::XattrFlags;
@@ -23,8 +24,6 @@ const MARK: &str = "user.forerun.journal";
 const MARK_BYTES: usize = 64;
 /// What is tried to see whether a file bears marks.
 const PROBE: &str = "user.forerun.probe";
-/// Bytes at the start of a new journal that must be zero: there would stand what other programs leave.
-const EMPTY_BYTES: usize = 64 << 10;
 /// Where errors point to.
 const OPTION: &str = "--journal";
 
@@ -305,12 +304,12 @@ impl Opening<'_> {
                     return Err(refuse(self.journal_path, why));
                 }
                 Err(Unread::Foreign) => {
-                    let mut bytes = vec![0; EMPTY_BYTES];
-                    self.journal.read_exact_at(&mut bytes, 0).map_err(io)?;
-                    if bytes.iter().any(|&byte| byte != 0) {
-                        let why = "it holds something else; a new journal wants a file or a device that begins with 64 KiB of zeros \
-                                   (truncate -s 1G PATH makes one), or --force";
-                        return Err(refuse(self.journal_path, why));
+                    if let Some(what) = held(self.journal, self.journal_size).map_err(io)? {
+                        let why = format!(
+                            "it holds {what}; a new journal wants a file or a device that begins with 1 MiB of zeros and ends with 128 KiB \
+                             of them (truncate -s 1G PATH makes one), or --force"
+                        );
+                        return Err(refuse(self.journal_path, &why));
                     }
                 }
             }

@@ -93,7 +93,11 @@ fn requests(page: &mut Page, exports: &Exports<'_>) {
     let by_op = |e: &ExportFigures| {
         vec![("read".to_owned(), e.counters.reads), ("write".to_owned(), e.counters.writes)]
     };
-    page.counter("forerun_requests_total", "Requests answered without error", exports.split("op", by_op));
+    page.counter(
+        "forerun_requests_total",
+        "Reads, and writes with WRITE_ZEROES and TRIM, answered without error",
+        exports.split("op", by_op),
+    );
     page.counter(
         "forerun_request_errors_total",
         "Requests answered with an error",
@@ -106,7 +110,7 @@ fn requests(page: &mut Page, exports: &Exports<'_>) {
     );
     page.counter(
         "forerun_written_bytes_total",
-        "Bytes that clients wrote",
+        "Bytes that clients sent to be written; WRITE_ZEROES and TRIM send none",
         exports.each(|e| e.counters.bytes_written),
     );
     let outcomes = |e: &ExportFigures| {
@@ -285,7 +289,11 @@ fn scheme(page: &mut Page, exports: &Exports<'_>) {
     let help = "Scheme and geometry of an export; always 1";
     page.gauge("forerun_export_info", help, exports.0.iter().map(info));
     let gauges = |e: &ExportFigures| e.gauges.iter().map(|(name, value)| (name.clone(), *value)).collect();
-    page.gauge("forerun_scheme", "Numbers that the scheme shows", exports.split("name", gauges));
+    page.gauge(
+        "forerun_scheme",
+        "Numbers that the scheme shows, in the unit that a name ends with; those that only grow are sums",
+        exports.split("name", gauges),
+    );
     // The last turn of each switch; what holds for one file or stream says nothing of the scheme.
     let last = |e: &ExportFigures| {
         let mut last = std::collections::BTreeMap::new();

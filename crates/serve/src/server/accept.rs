@@ -103,7 +103,12 @@ pub(super) fn check_paths(options: &Options) -> Result<(), ServeError> {
     if let Listen::Unix(path) = &options.listen {
         check_unix(path, "--socket")?;
     }
-    options.control.as_ref().map_or(Ok(()), |path| check_unix(path, "--control"))
+    let Some(control) = &options.control else { return Ok(()) };
+    if matches!(&options.listen, Listen::Unix(socket) if socket == control) {
+        let why = format!("{} is that of --socket too: choose another path", control.display());
+        return Err(ServeError::option("--control", why));
+    }
+    check_unix(control, "--control")
 }
 
 fn check_unix(path: &Path, option: &'static str) -> Result<(), ServeError> {
@@ -134,7 +139,11 @@ pub(super) fn listen_unix(path: &Path, option: &'static str) -> Result<Listener,
         }
         std::fs::remove_file(path).map_err(|e| ServeError::file(path, e))?;
     }
-    let bound = bind_unix(path).map_err(|e| ServeError::file(path, e))?;
+    let bound = bind_unix(path).map_err(|e| ServeError::File {
+        path: path.into(),
+        source: e.into(),
+        remedy: " (a socket is made there, in a folder that is there and that this user may write into)",
+    })?;
     rustix::net::listen(&bound, BACKLOG).map_err(|e| ServeError::file(path, e))?;
     let listener = UnixListener::from(bound);
     Ok(Listener::Unix { listener, path: path.into(), owned: true })

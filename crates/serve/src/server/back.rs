@@ -1,7 +1,7 @@
 //! An export's journal before anybody is served: refused where it cannot be, opened, brought home, and put before the member.
 
 use super::ways::make_backend;
-use crate::array::refuse_member;
+use crate::array::{refuse_member, refuse_striped};
 use crate::back::format::BLOCK;
 use crate::back::identity::identity;
 use crate::back::open::{Opened, Opening, forget_journal, needs_journal};
@@ -83,6 +83,9 @@ pub(super) fn refuse_without(export: &ExportOptions, source: &Source) -> Result<
         let Some((_, file)) = member.files() else { continue };
         if !export.read_only && matches!(export.what, What::Over { .. }) && !export.force {
             refuse_member("--over", &file, &spec.path)?;
+        }
+        if matches!(export.what, What::Stripe { .. }) && !export.force {
+            refuse_striped("--stripe", &file, &spec.path)?;
         }
         let Some(why) = needs_journal(&file, &spec.path) else { continue };
         if !export.force {

@@ -181,6 +181,22 @@ fn a_read_only_start_leaves_members_as_they_are() {
     assert!(std::fs::read(&paths[0]).expect("read") == before);
 }
 
+#[test]
+fn members_are_not_striped_as_if_they_began_with_data_unless_it_is_forced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let paths = members(folder.path(), 2);
+    make("raid0", &paths, false).expect("made");
+    let mut options = options(folder.path(), &paths);
+    let What::Array { members } = options.exports[0].what.clone() else { unreachable!("one of members") };
+    options.exports[0].what = What::Stripe { strip_bytes: 65_536, members };
+    let said = Server::bind(&options).err().expect("refused").to_string();
+    assert!(said.contains("is a member of an array of forerun") && said.contains("--assemble"), "{said}");
+    options.exports[0].force = true;
+    let server = Running::start(&options);
+    let mut client = Client::connect(&server.socket, true);
+    assert!(client.read(0, 4096).data.starts_with(b"forerunA"), "as it lies there");
+}
+
 /// All bytes of members and journal.
 fn all_bytes(folder: &Path, members: &[PathBuf]) -> Vec<Vec<u8>> {
     let paths = members.iter().cloned().chain([folder.join("j")]);

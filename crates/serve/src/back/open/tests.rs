@@ -93,7 +93,17 @@ fn a_journal_that_is_none_too_small_or_something_else_is_refused_with_its_remedy
     let rig = Rig::new();
     assert!(rig.refused(false).contains("--journal-new"));
     rig.journal.write_all_at(b"somebody's", 5000).expect("written");
-    assert!(rig.refused(true).contains("holds something else"));
+    assert!(rig.refused(true).contains("it holds something"));
+    let empty = |at: u64| rig.journal.write_all_at(&[0; 16], at).expect("written");
+    empty(5000);
+    rig.journal.write_all_at(b"_BHRfS_M", 0x1_0040).expect("written");
+    assert!(
+        rig.refused(true).contains("it holds a Btrfs file system"),
+        "which leaves its first 64 KiB alone"
+    );
+    empty(0x1_0040);
+    rig.journal.write_all_at(b"at the end", JOURNAL_MIN - 100).expect("written");
+    assert!(rig.refused(true).contains("it holds something"), "as old arrays of md");
     assert!(rig.open_as(true, true).is_ok(), "who says so may");
     rig.journal.set_len(JOURNAL_MIN - 1).expect("cut");
     assert!(rig.refused(false).contains("16 MiB"));
