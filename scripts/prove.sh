@@ -2,7 +2,7 @@
 # Proves what is small enough for it (SPECIFICATION.md): arithmetic in GF(2^8), the geometry's bijection, the ledger of slots, and the extents
 # of the wire. Where Kani is installed it proves the harnesses (the modules `proofs`). Where it is not, tests of all cases up to a bound stand in,
 # which call the same properties, and the harnesses run over drawn values with a stand-in of a few lines instead of Kani (scripts/kani).
-# Usage: prove.sh [--check]   --check: only whether the harnesses compile with the stand-in, for CI.
+# Usage: prove.sh [--check [CARGO-OPTION...]]   --check: only whether the harnesses compile with the stand-in, for CI; the options go to cargo.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,8 +18,9 @@ with_stand_in() {
 
 if [ "${1:-}" = --check ]; then
     with_stand_in
-    cargo rustc --locked --quiet -p forerun-core --lib --profile check -- "${flags[@]}"
-    cargo rustc --locked --quiet -p forerun-serve --lib --profile check -- "${flags[@]}"
+    for crate in forerun-core forerun-serve; do
+        cargo rustc --locked --quiet "${@:2}" -p "$crate" --lib --profile check -- "${flags[@]}"
+    done
     exit
 fi
 

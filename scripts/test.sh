@@ -54,18 +54,18 @@ else
     printf '\n== core without std: the target %s cannot be had, skipped\n' $bare
 fi
 
-# With a stand-in for Kani, which is rarely there; `make prove` proves them where it is.
-step "the harnesses of proofs compile"
-scripts/prove.sh --check
-
-step "the targets of the coverage-guided fuzzer"
-# With the versions of the workspace; cargo adds what the fuzzer itself needs.
+step "the targets of the coverage-guided fuzzer, and the harnesses of proofs"
+# With the versions of the workspace; cargo adds what the fuzzer itself needs. Proofs compile with a stand-in for Kani, which is rarely there
+# (`make prove` proves them where it is), and of what the fuzzer has compiled already: by themselves they take as long as the fuzzer.
 cp Cargo.lock fuzz/Cargo.lock
+fuzzer=(--manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz")
 if ! cargo fetch --quiet --manifest-path fuzz/Cargo.toml 2>/dev/null; then
     printf 'skipped: libfuzzer cannot be had without a network\n'
+    fuzzer=()
 else
-    cargo check --quiet --bins --manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz"
+    cargo check --quiet --bins "${fuzzer[@]}"
 fi
+scripts/prove.sh --check "${fuzzer[@]}"
 
 step "compiling the tests"
 cargo test --workspace --locked --no-run

@@ -88,7 +88,7 @@ fn bug_of(args: &[String]) -> Result<Option<Bug>, String> {
 }
 
 fn bugs(args: &[String]) -> Result<ExitCode, String> {
-    let trials = option(args, "--trials", 9)?;
+    let trials = usize::try_from(option(args, "--trials", 9)?).map_err(|_| "--trials: too many")?;
     println!("{:<22} {:>8} {:>8} {:>8}  what is wrong", "bug", "median", "least", "most");
     let only = bug_of(args)?;
     let all: Vec<_> = match subject(args) {
@@ -97,8 +97,7 @@ fn bugs(args: &[String]) -> Result<ExitCode, String> {
         Subject::WriteBack | Subject::OverBack => Bug::BACK.iter().chain(Bug::BACK_RARE).collect(),
     };
     for &(bug, what) in all.into_iter().filter(|(bug, _)| only.is_none_or(|only| only == *bug)) {
-        let mut found: Vec<Option<u64>> =
-            (0..trials).map(|trial| subject(args).find(bug, 1_000_000 * (trial + 1))).collect();
+        let mut found = subject(args).find(bug, trials, 2);
         found.sort_unstable_by_key(|points| points.unwrap_or(u64::MAX));
         let text = |points: Option<u64>| points.map_or("missed".into(), |points| points.to_string());
         let [median, least, most] = [found.len() / 2, 0, found.len() - 1].map(|at| text(found[at]));

@@ -45,7 +45,7 @@ use crate::planted::{Bug, plant};
 use rustix::event::{EventfdFlags, eventfd};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use world::{Tally, World};
 
@@ -199,23 +199,42 @@ impl Subject {
         failure.map_or(Ok(counts), Err)
     }
 
-    /// Points until a bug is found from a seed on; nothing if it is not found within 20,000.
+    /// Points until a bug is found, for so many trials in order, each from seeds of its own and so many at once; nothing where it is not
+    /// found within 20,000.
     #[must_use]
-    pub fn find(self, bug: Bug, first: u64) -> Option<u64> {
+    pub fn find(self, bug: Bug, trials: usize, threads: usize) -> Vec<Option<u64>> {
         plant(Some(bug));
-        let (mut points, mut seed) = (0, first);
-        let found = loop {
+        let (next, found) = (AtomicUsize::new(0), Mutex::new(vec![None; trials]));
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    loop {
+                        let trial = next.fetch_add(1, Ordering::Relaxed);
+                        if trial >= trials {
+                            break;
+                        }
+                        let points = self.points_until_found(1_000_000 * (trial as u64 + 1));
+                        found.lock().unwrap_or_else(PoisonError::into_inner)[trial] = points;
+                    }
+                });
+            }
+        });
+        plant(None);
+        found.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn points_until_found(self, first: u64) -> Option<u64> {
+        let mut points = 0;
+        for seed in first.. {
             match self.run(seed, self.points()) {
-                Err(failure) => break Some(points + failure.points),
+                Err(failure) => return Some(points + failure.points),
                 Ok(counts) => points += counts.points,
             }
-            seed += 1;
             if points > FIND_MAX {
-                break None;
+                break;
             }
-        };
-        plant(None);
-        found
+        }
+        None
     }
 
     fn one(self, seed: u64, points: u64, told: bool) -> Result<Counts, Failure> {

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const USUAL: u64 = 400_000;
 /// Points within which a planted bug must be found, as the median of so many trials.
 const FOUND_WITHIN: u64 = 1_000;
-const TRIALS: u64 = 9;
+const TRIALS: usize = 9;
 
 /// A bug is planted in all of the process, so tests take turns.
 fn turn() -> MutexGuard<'static, ()> {
@@ -56,7 +56,7 @@ fn every_planted_bug_is_found_within_a_thousand_points() {
 const USUAL_BACK: u64 = 20_000;
 /// The environment's points are of the volume; of these one in so many.
 const BACK_ONE_IN: u64 = 40;
-const BACK_TRIALS: u64 = 5;
+const BACK_TRIALS: usize = 5;
 
 #[test]
 fn write_back_keeps_its_promises_at_every_crash_point() {
@@ -67,13 +67,13 @@ fn write_back_keeps_its_promises_at_every_crash_point() {
 /// Those of these bugs that a subject does not find within their points, as the median of so many trials.
 fn missed(
     subject: Subject,
-    trials: u64,
+    trials: usize,
     bugs: impl Iterator<Item = (Bug, &'static str, u64)>,
 ) -> Vec<String> {
     let mut missed = Vec::new();
     for (bug, what, within) in bugs {
-        let find = |trial| subject.find(bug, 1_000_000 * (trial + 1)).unwrap_or(u64::MAX);
-        let mut trials: Vec<u64> = (0..trials).map(find).collect();
+        let found = subject.find(bug, trials, 2).into_iter();
+        let mut trials: Vec<u64> = found.map(|points| points.unwrap_or(u64::MAX)).collect();
         trials.sort_unstable();
         if trials[trials.len() / 2] > within {
             missed.push(format!("{bug:?} ({what}), within {within}: {trials:?}"));
