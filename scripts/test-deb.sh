@@ -42,6 +42,15 @@ echo "exposure of forerun-serve@.service: $exposure"
 ! grep -l '^WantedBy' "$units"/forerun-serve@.service || { echo "the service is enabled by its socket alone"; exit 1; }
 # It writes the kernel's window and looks into other programs, so it may have more (the test of the binary holds it below 3.0).
 systemd-analyze security --offline=true --no-pager --threshold=30 "$units/forerun-watch.service" | sed -n 's/.*Overall exposure level.*: \([0-9.]*\) .*/exposure of forerun-watch.service: \1/p'
+# Under the system calls that the units allow: a file that is served, read through the ring and by threads, and a command that is watched.
+truncate -s 8M "$work/disk.img"
+for how in "" "--io threads" "--read-only"; do
+    # shellcheck disable=SC2086  # options are words
+    scripts/under-filter.py "$units/forerun-serve@.service" "$work/tree/usr/bin/forerun" --quiet serve --over "$work/disk.img" \
+        --socket "$work/s" --control "$work/c" $how --run 'command -v nbdcopy >/dev/null || exit 0; nbdcopy "$uri" null:'
+done
+scripts/under-filter.py "$units/forerun-watch.service" "$work/tree/usr/bin/forerun" --quiet watch --state "$work/state" -- cat "$work/disk.img" >/dev/null
+echo "served and watched under the filters of system calls"
 
 echo "== size"
 bytes=$(stat -c %s "$work/tree/usr/bin/forerun")

@@ -50,6 +50,8 @@ pub(crate) struct Connection {
     pub(crate) granted: Nanos,
     pub(crate) interest: EventFlags,
     blocked: bool,
+    /// Why its certificate was refused, until somebody has said so.
+    pub(crate) refused: Option<String>,
 }
 
 impl Connection {
@@ -63,6 +65,7 @@ impl Connection {
             granted: now,
             interest: EventFlags::empty(),
             blocked: false,
+            refused: None,
         }
     }
 
@@ -127,7 +130,8 @@ impl Connection {
                 if last { Received::Last } else { Received::Bytes(bytes) }
             }
             Err(problem) if is_later(&problem) => Received::Nothing,
-            Err(_) => {
+            Err(problem) => {
+                self.refused = crate::tls::refused_certificate(&problem);
                 self.session.lose();
                 Received::End
             }

@@ -82,6 +82,10 @@ impl ServeError {
             Self::Option { option, why } if count > 1 => {
                 Self::Option { option, why: format!("{why} (export {name:?})") }
             }
+            Self::File { path, source, remedy } if count > 1 => {
+                let source = io::Error::new(source.kind(), format!("{source} (export {name:?})"));
+                Self::File { path, source, remedy }
+            }
             other => other,
         }
     }

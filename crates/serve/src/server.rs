@@ -599,6 +599,11 @@ impl Server {
                 Received::Nothing => return,
                 Received::End => {
                     connection.session.close();
+                    if let Some(why) = connection.refused.take() {
+                        self.served[0].volume.say(format!(
+                            "a client of which --tls-ca wants a certificate was refused: {why}"
+                        ));
+                    }
                     return;
                 }
             }

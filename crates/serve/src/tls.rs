@@ -93,6 +93,14 @@ pub(crate) fn unusable(path: &Path, option: &'static str, problem: &dyn std::fmt
     ServeError::option(option, format!("{}: {problem}", path.display()))
 }
 
+/// Why the certificate of the other side was refused, if it was: that side is told an alert, and who serves must know which remedy it needs.
+pub(crate) fn refused_certificate(problem: &io::Error) -> Option<String> {
+    let problem = problem.get_ref()?.downcast_ref::<rustls::Error>()?;
+    let of_certificate =
+        matches!(problem, rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented);
+    of_certificate.then(|| problem.to_string())
+}
+
 /// The TLS of one connection.
 #[derive(Debug)]
 pub(crate) struct Session {

@@ -173,6 +173,10 @@ fn names_that_cannot_be_told_apart_are_refused() {
     bad.exports[1].scheme = "clever".into();
     let problem = Server::bind(&bad).err().expect("refused").to_string();
     assert!(problem.contains("(export \"b\")"), "{problem}");
+    let mut missing = options(folder.path(), &["a", "b"]);
+    missing.exports[1].what = ExportOptions::over("b", folder.path().join("nowhere")).what;
+    let problem = Server::bind(&missing).err().expect("refused").to_string();
+    assert!(problem.contains("nowhere: No such file") && problem.contains("(export \"b\")"), "{problem}");
 }
 
 #[test]

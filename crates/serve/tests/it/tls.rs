@@ -244,6 +244,11 @@ fn a_client_without_a_certificate_of_the_authority_is_not_served() {
         assert_eq!(data.is_some(), served, "{who:?}");
         assert!(data.is_none_or(|data| data == content[9..1009]));
     }
+    let (_, said) = server.stop();
+    let refused = said.iter().filter(|line| line.contains("was refused"));
+    let refused: Vec<_> = refused.map(|line| line.rsplit_once("refused: ").expect("why").1).collect();
+    assert_eq!(refused.len(), 2, "{said:?}");
+    assert!(refused[0].contains("no certificate") && refused[1].contains("UnknownIssuer"), "{refused:?}");
 }
 
 #[test]
