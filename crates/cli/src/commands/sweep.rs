@@ -87,6 +87,12 @@ pub(crate) fn sweep(args: &SweepArgs, ui: &Ui) -> Result<(), CliError> {
     };
     let sweep = Sweep::new(&study, options)?;
     let (cells, left) = sweep.counts();
+    if left > 0 && folder.join(RESULTS).exists() {
+        ui.say(&format!(
+            "{}: it is of this study as it was before, until all cells are done",
+            folder.join(RESULTS).display()
+        ));
+    }
     let folder = folder.display().to_string();
     if args.dry_run {
         let path = Path::new(&folder).join(RESULTS);

@@ -89,6 +89,12 @@ fn a_dry_run_counts_the_cells_and_a_mistake_is_told_with_its_key() {
         "study.toml: line {line}: [[exclude]]: scheme: nonne is not on this axis of [matrix]; did you mean `none`?"
     );
     assert!(said.contains(&expected) && said.contains("it has none"), "{said}");
+    let schemes = STUDY.lines().find(|line| line.starts_with("scheme")).expect("an axis");
+    let all =
+        schemes.split('"').skip(1).step_by(2).map(|scheme| format!("[[exclude]]\nscheme = '{scheme}'\n"));
+    std::fs::write(study, format!("{STUDY}\n{}", all.collect::<String>())).expect("written");
+    let said = fails(&["sweep", study], 2);
+    assert!(said.contains("study.toml: every cell is excluded"), "{said}");
     std::fs::write(study, STUDY.replace("device", "divice")).expect("written");
     let said = fails(&["sweep", study], 2);
     assert!(said.contains("divice: no study has this key; did you mean `device`?"), "{said}");

@@ -67,6 +67,9 @@ struct Line {
     report: RunReport,
 }
 
+/// What stands behind a line: the CRC-32 of the text before it. Lines of before there was one are taken as they are.
+const SUM: &str = ",\"crc32\":";
+
 /// The line of a cell, with its line end.
 ///
 /// # Errors
@@ -74,7 +77,18 @@ struct Line {
 pub fn line(id: &str, report: &RunReport) -> Result<String, StudyError> {
     let line = Line { cell: id.into(), report: report.clone() };
     let text = serde_json::to_string(&line).map_err(|problem| StudyError::failure("results", problem))?;
-    Ok(text + "\n")
+    let open = text.strip_suffix('}').unwrap_or(&text);
+    Ok(format!("{open}{SUM}{}}}\n", crc32fast::hash(open.as_bytes())))
+}
+
+/// Whether a line is as it was written, as far as it says.
+fn check_sum(line: &str) -> Result<(), String> {
+    let Some((open, sum)) = line.rsplit_once(SUM) else { return Ok(()) };
+    let sum = sum.trim_end().strip_suffix('}').and_then(|sum| sum.parse::<u32>().ok());
+    if sum == Some(crc32fast::hash(open.as_bytes())) {
+        return Ok(());
+    }
+    Err("it is not as it was written: its sum says so".into())
 }
 
 /// A file of lines that is written to.
@@ -158,7 +172,7 @@ fn each_line(folder: &Path, mut take: impl FnMut(&str) -> Result<(), String>) ->
         let text = std::fs::read_to_string(&path).map_err(|problem| StudyError::file(&path, &problem))?;
         for (number, line) in text.split_inclusive('\n').enumerate().filter(|(_, line)| line.ends_with('\n'))
         {
-            take(line).map_err(|why| {
+            check_sum(line).and_then(|()| take(line)).map_err(|why| {
                 let place = format!("{}: line {}", path.display(), number + 1);
                 StudyError::usage(&place, why, "take the line away; its cell runs again")
             })?;
@@ -237,6 +251,20 @@ mod tests {
         assert!(second.contains("another sweep is writing it"), "{second}");
         lines.append(&line("b", &run("x", "asp", 10)).expect("plain data")).expect("written");
         assert_eq!(done(folder.path()).expect("lines").into_iter().collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    #[test]
+    fn a_line_that_was_changed_is_refused_and_one_without_a_sum_is_taken() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("cells.jsonl");
+        let whole = line("a", &run("x", "none", 10)).expect("plain data");
+        let at = whole.find("\"x\"").expect("its input") + 1;
+        std::fs::write(&path, format!("{}y{}", &whole[..at], &whole[at + 1..])).expect("written");
+        let said = done(folder.path()).expect_err("changed").to_string();
+        assert!(said.contains("line 1") && said.contains("not as it was written"), "{said}");
+        let (before, _) = whole.rsplit_once(SUM).expect("a sum");
+        std::fs::write(&path, format!("{before}}}\n")).expect("written");
+        assert_eq!(done(folder.path()).expect("lines").len(), 1);
     }
 
     #[test]

@@ -180,6 +180,14 @@ impl Study {
             spec.input_hash = hash;
             cells.push(Cell { id: id(&spec)?, at, spec });
         }
+        if cells.is_empty() {
+            let what = "every cell is excluded, so there is nothing to run";
+            return Err(StudyError::usage(
+                &self.file,
+                what,
+                "leave a combination of the [matrix] out of [[exclude]]",
+            ));
+        }
         Ok(cells)
     }
 
