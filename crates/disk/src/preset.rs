@@ -241,17 +241,17 @@ impl Preset {
         if let Some((name, file)) = SHIPPED.iter().find(|(name, _)| *name == name_or_path) {
             return Self::parse(name, &unpacked(file).expect("what is shipped is whole"));
         }
+        let invalid =
+            |why: &str| PresetError::Invalid { name: name_or_path.to_owned(), message: why.to_owned() };
+        pipe::refuse(Path::new(name_or_path)).map_err(|problem| invalid(&problem.to_string()))?;
         let mut bytes = Vec::new();
-        pipe::refuse(Path::new(name_or_path))
-            .and_then(|()| std::fs::File::open(name_or_path))
+        std::fs::File::open(name_or_path)
             .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
             .map_err(|source| PresetError::Unknown {
                 name: name_or_path.to_owned(),
                 known: Self::names().collect::<Vec<_>>().join(", "),
                 source,
             })?;
-        let invalid =
-            |why: &str| PresetError::Invalid { name: name_or_path.to_owned(), message: why.to_owned() };
         if bytes.len() as u64 > FILE_BYTES_MAX {
             return Err(invalid("it is larger than a preset can be; `forerun device show NAME` shows one"));
         }

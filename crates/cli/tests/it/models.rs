@@ -142,7 +142,7 @@ fn a_value_that_an_import_does_not_understand_is_told_with_its_place() {
         ("d.model", "surfaces = 2", "surfaces = 0", "drive.surfaces is 0"),
         ("d.model", "switch time = 0.2", "switch time = -0.2", "drive.head_switch_us is -200"),
         ("d.model", "Last cylinder number = 99", "Last cylinder number = 120", "drive.cylinders is 100"),
-        ("d.model", "slips = [ ]", "slips = [ x ]", "line 23: slips is x"),
+        ("d.model", "slips = [ ]", "slips = [ x ]", "line 25: slips is x"),
         ("d.model", "defects = [ ]", "defects = [ 1, 2, 3 ]", "defects is a list of 3 values"),
         ("d.model", "(in rpms) = 7200", "(in rpms) = 1", "rpm must be between"),
         ("d.seek", "10, 2.5", "10, abc", "line 3: \"10, abc\" must be `distance, milliseconds`"),
@@ -178,7 +178,7 @@ fn what_cannot_be_simulated_cannot_be_shown() {
 #[test]
 fn a_named_pipe_is_refused_where_a_file_is_asked_for_and_standard_input_is_read() {
     let folder = tempfile::tempdir().expect("a folder");
-    let fifo = pipe(&folder, "fifo");
+    let fifo = pipe(&folder, "fifo.toml");
     let sim = ["sim", super::SMALL, "--scheme", "none"];
     for words in [
         &["device", "show", &fifo][..],
@@ -189,7 +189,7 @@ fn a_named_pipe_is_refused_where_a_file_is_asked_for_and_standard_input_is_read(
         &["device", "validate", &fifo, "/dev/null"],
         &[&sim[..], &["--device", &fifo]].concat(),
         &["compare", super::SMALL, "--device", &fifo],
-        &["explain", super::SMALL, "--device", &fifo],
+        &["explain", "streams", "--device", &fifo],
         &["try", "--device", &fifo, "--", "true"],
         &["compare", "--spec", &fifo],
         &["sweep", &fifo],
