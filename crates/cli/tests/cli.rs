@@ -38,6 +38,8 @@ mod kernels;
 mod lossy;
 #[path = "it/measuring.rs"]
 mod measuring;
+#[path = "it/models.rs"]
+mod models;
 #[path = "it/narrow.rs"]
 mod narrow;
 #[path = "it/options.rs"]

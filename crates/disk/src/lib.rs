@@ -14,6 +14,7 @@ pub mod host_queue;
 pub mod layout;
 pub mod mechanical;
 pub mod parallel;
+pub mod pipe;
 pub mod preset;
 pub mod random;
 pub mod seek;

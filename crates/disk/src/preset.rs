@@ -20,10 +20,12 @@ use crate::host_queue::{HostQueue, HostQueueSpec};
 use crate::layout::Layout;
 use crate::mechanical::spec::{DriveSpec, OnOff};
 use crate::mechanical::{Drive, DriveError, us_to_ns};
+use crate::pipe;
 use crate::seek::{SeekTable, lee_katz};
 use crate::ssd::{Ssd, SsdSpec};
 
 mod bounds;
+mod located;
 
 /// What a preset file says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -239,16 +241,17 @@ impl Preset {
         if let Some((name, file)) = SHIPPED.iter().find(|(name, _)| *name == name_or_path) {
             return Self::parse(name, &unpacked(file).expect("what is shipped is whole"));
         }
+        let invalid =
+            |why: &str| PresetError::Invalid { name: name_or_path.to_owned(), message: why.to_owned() };
+        pipe::refuse(Path::new(name_or_path)).map_err(|problem| invalid(&problem.to_string()))?;
         let mut bytes = Vec::new();
-        std::fs::File::open(Path::new(name_or_path))
+        std::fs::File::open(name_or_path)
             .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
             .map_err(|source| PresetError::Unknown {
                 name: name_or_path.to_owned(),
                 known: Self::names().collect::<Vec<_>>().join(", "),
                 source,
             })?;
-        let invalid =
-            |why: &str| PresetError::Invalid { name: name_or_path.to_owned(), message: why.to_owned() };
         if bytes.len() as u64 > FILE_BYTES_MAX {
             return Err(invalid("it is larger than a preset can be; `forerun device show NAME` shows one"));
         }
@@ -262,12 +265,22 @@ impl Preset {
     /// The preset that `text` states; `name` is for messages.
     ///
     /// # Errors
-    /// [`PresetError::Invalid`] with the place and the key.
+    /// [`PresetError::Invalid`] with the line and the key.
     pub fn parse(name: &str, text: &str) -> Result<Self, PresetError> {
         let invalid = |message: String| PresetError::Invalid { name: name.to_owned(), message };
-        let spec = toml::from_str(text).map_err(|error| invalid(error.to_string().trim_end().to_owned()))?;
+        let spec = toml::from_str(text).map_err(|error| invalid(located::why(text, &error)))?;
         bounds::check(&spec).map_err(invalid)?;
         Ok(Self { name: name.to_owned(), spec })
+    }
+
+    /// Whether it is one of which a device can be made.
+    ///
+    /// # Errors
+    /// [`PresetError`] with the key that is out of bounds, or with what contradicts itself.
+    pub fn check(&self) -> Result<(), PresetError> {
+        bounds::check(&self.spec)
+            .map_err(|message| PresetError::Invalid { name: self.name.clone(), message })?;
+        self.build(&BuildOptions::default()).map(drop)
     }
 
     /// The preset as a TOML file.

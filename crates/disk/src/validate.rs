@@ -63,6 +63,8 @@ pub enum ValidateError {
 /// One measured request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
+    /// Line of the trace, from 1.
+    pub line: usize,
     /// Read or write.
     pub op: Op,
     /// First sector.
@@ -119,6 +121,7 @@ pub fn load(path: &Path) -> Result<Vec<Measured>, ValidateError> {
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let request =
             parse_line(line).ok_or_else(|| ValidateError::Line { path: name.clone(), line: index + 1 })?;
+        let request = Measured { line: index + 1, ..request };
         requests.push(request);
     }
     if requests.is_empty() {
@@ -141,6 +144,7 @@ fn parse_line(line: &str) -> Option<Measured> {
     let (measured, think) = (time()?, time()?);
     let ns = |us: f64| crate::mechanical::us_to_ns(us);
     fields.next().is_none().then_some(Measured {
+        line: 0,
         op,
         lba,
         sectors,
@@ -164,7 +168,7 @@ pub fn replay(
         if request.lba + request.sectors > device.sectors() {
             return Err(ValidateError::Beyond {
                 path: path.to_owned(),
-                line: index + 1,
+                line: request.line,
                 sector: request.lba + request.sectors - 1,
                 sectors: device.sectors(),
             });
@@ -247,8 +251,22 @@ mod tests {
     }
 
     #[test]
+    fn a_request_beyond_the_end_is_told_with_its_line_whatever_lines_are_blank() {
+        use crate::preset::{BuildOptions, Preset};
+        let path = std::env::temp_dir().join(format!("forerun-validate-{}", std::process::id()));
+        std::fs::write(&path, "\n\nR Miss 8 8 1.0 1.0\n\nR Miss 99999999999 8 1.0 1.0\n").expect("written");
+        let requests = load(&path).expect("two requests");
+        std::fs::remove_file(&path).expect("ours");
+        let mut device =
+            Preset::load("nvme").expect("shipped").build(&BuildOptions::default()).expect("builds");
+        let said = replay(&mut *device, &requests, "t").expect_err("beyond").to_string();
+        assert!(said.starts_with("t: line 5: "), "{said}");
+    }
+
+    #[test]
     fn equal_distributions_have_no_demerit_even_when_the_order_differs() {
-        let request = |us| Measured { op: Op::Read, lba: 0, sectors: 1, measured_ns: us, think_ns: 0 };
+        let request =
+            |us| Measured { line: 0, op: Op::Read, lba: 0, sectors: 1, measured_ns: us, think_ns: 0 };
         let result = compare(&[request(10), request(30)], vec![30, 10]);
         assert!(result.demerit_ns.abs() < 1e-9);
         let apart = compare(&[request(10), request(30)], vec![13, 34]);

@@ -43,7 +43,7 @@ fn the_shipped_presets_are_what_the_importer_makes() {
     let more = [("cheetah-15k5", "Seagate-Cheetah15k5.parv", "")];
     for (name, file, _) in MEASURED.iter().chain(&more) {
         let imported = disksim::import(&folder.join(file)).expect("imports");
-        let PresetSpec::Mechanical { drive: imported, .. } = imported else {
+        let PresetSpec::Mechanical { drive: imported, .. } = imported.spec else {
             panic!("{name} is a mechanical drive");
         };
         let PresetSpec::Mechanical { drive: shipped, .. } = Preset::load(name).expect("shipped").spec else {
@@ -114,7 +114,8 @@ fn drives_of_every_sparing_scheme_and_of_links_that_are_never_left_are_imported(
             .replace("Sparing scheme used = 9", &format!("Sparing scheme used = {scheme}"));
         std::fs::write(copy.join("cheetah9LP.model"), model).expect("a file");
         let spec = disksim::import(&copy.join("cheetah9LP.parv"))
-            .unwrap_or_else(|problem| panic!("scheme {scheme}: {problem}"));
+            .unwrap_or_else(|problem| panic!("scheme {scheme}: {problem}"))
+            .spec;
         let PresetSpec::Mechanical { drive, .. } = &spec else { panic!("a drive") };
         assert_eq!(drive.overheads.first_reselect_us, 0.0);
         let preset = Preset { name: "spared".into(), spec };

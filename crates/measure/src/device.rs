@@ -30,6 +30,14 @@ pub enum TargetError {
         /// Where.
         path: String,
     },
+    /// Its file system lies in memory.
+    #[error(
+        "{path}: its file system lies in memory, so what is measured would be memory: name a device, or a file on a disk"
+    )]
+    Memory {
+        /// Where.
+        path: String,
+    },
     /// Too small to tell one place from another.
     #[error(
         "{path}: {bytes} bytes are too few to measure on; a device, or a file of {least} bytes and more, is needed"
@@ -46,6 +54,21 @@ pub enum TargetError {
 
 /// Smallest size that is measured.
 pub const LEAST: u64 = 16 << 20;
+
+/// File systems in memory, by the numbers that statfs(2) gives: tmpfs and ramfs. Since Linux 6.6 tmpfs takes O_DIRECT, and reads from memory.
+const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// Whether a file lies in memory. Of a device it is asked about nothing: its node lies there, what it holds does not.
+///
+/// # Errors
+/// What the system says.
+pub fn in_memory(file: &File) -> io::Result<bool> {
+    if !file.metadata()?.is_file() {
+        return Ok(false);
+    }
+    let kind = rustix::fs::fstatfs(file)?.f_type;
+    Ok(IN_MEMORY.iter().any(|&one| u64::from(one) == (kind as u64 & 0xffff_ffff)))
+}
 
 /// An open device.
 #[derive(Debug)]
@@ -68,11 +91,18 @@ impl DirectFile {
                 TargetError::Open { path: path.display().to_string(), source: source.into() }
             }
         };
+        forerun_disk::pipe::refuse(path)
+            .map_err(|source| TargetError::Open { path: path.display().to_string(), source })?;
         let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(wrong)?);
         let bytes = rustix::fs::seek(&file, SeekFrom::End(0)).map_err(wrong)?;
         if bytes < LEAST {
             return Err(TargetError::Small { path: path.display().to_string(), bytes, least: LEAST });
+        }
+        if in_memory(&file)
+            .map_err(|source| TargetError::Open { path: path.display().to_string(), source })?
+        {
+            return Err(TargetError::Memory { path: path.display().to_string() });
         }
         let mut buffer = Buffer::new(BLOCK_BYTES);
         match file.read_exact_at(buffer.bytes(BLOCK_BYTES), 0) {

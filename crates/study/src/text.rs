@@ -17,6 +17,7 @@ pub fn read(path: &Path) -> Result<String, StudyError> {
 
 fn read_at_most(path: &Path, most: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
+    forerun_disk::pipe::refuse(path)?;
     std::fs::File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
     let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
     if bytes.len() as u64 > most {

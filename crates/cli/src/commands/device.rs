@@ -122,6 +122,8 @@ fn list(ui: &Ui) -> Result<(), CliError> {
 
 fn show(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
     let preset = load(&args.preset)?;
+    // What cannot be simulated is told here too, not when a run begins.
+    preset.build(&BuildOptions::default()).map_err(|problem| CliError::usage("device", problem, ""))?;
     if ui.json {
         return ui.print_json(&preset.spec);
     }
@@ -132,7 +134,9 @@ fn show(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
 fn import(args: &ImportArgs, ui: &Ui) -> Result<(), CliError> {
     outputs::check_is_file("--output", args.output.as_deref())?;
     outputs::check(&[("--output", args.output.as_deref())], std::slice::from_ref(&args.file))?;
-    let spec = disksim::import(&args.file).map_err(|problem| CliError::failure("", problem))?; // it names its file
+    let disksim::Imported { spec, files } =
+        disksim::import(&args.file).map_err(|problem| CliError::failure("", problem))?; // it names its file
+    outputs::check(&[("--output", args.output.as_deref())], &files)?;
     let name = args.file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let preset = Preset { name, spec };
     let text = preset.to_toml().map_err(|problem| CliError::failure("device", problem))?;

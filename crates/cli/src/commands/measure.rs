@@ -5,9 +5,10 @@ use crate::outputs;
 use crate::ui::{Style, Ui};
 use clap::Args;
 use forerun_disk::preset::Preset;
+use forerun_machine::device::{BlockDevice, Loop};
 use forerun_machine::traffic::Traffic;
 use forerun_machine::{Machine, Root, likeness};
-use forerun_measure::device::{DirectFile, TargetError, holes};
+use forerun_measure::device::{DirectFile, TargetError, holes, in_memory};
 use forerun_measure::estimate::estimate;
 use forerun_measure::found::{Estimate, Value};
 use forerun_measure::load::Target;
@@ -158,25 +159,51 @@ fn open(path: &Path) -> Result<DirectFile, CliError> {
         );
         return Err(CliError::usage(&path.display().to_string(), "a folder cannot be read", &remedy));
     }
+    if let Some(device) = behind(path) {
+        looped(path, &device)?;
+    }
     DirectFile::open(path).map_err(|problem| match &problem {
         TargetError::Open { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
             CliError::new(Kind::Unsupported, "", &problem, "run as root, or measure a large file on it")
         }
         TargetError::Open { .. } => CliError::failure("", &problem),
-        TargetError::Cached { .. } => CliError::new(Kind::Unsupported, "", &problem, ""),
+        TargetError::Cached { .. } | TargetError::Memory { .. } => {
+            CliError::new(Kind::Unsupported, "", &problem, "")
+        }
         TargetError::Small { .. } => CliError::usage("", &problem, ""),
     })
 }
 
+/// The device that a path names.
+fn behind(path: &Path) -> Option<BlockDevice> {
+    let about = std::fs::metadata(path).ok().filter(|about| about.file_type().is_block_device())?;
+    Machine::read(&Root::host()).ok()?.device_of_number(&assumed::number(about.rdev())).cloned()
+}
+
+/// Refuses a loop device that answers from memory.
+fn looped(path: &Path, device: &BlockDevice) -> Result<(), CliError> {
+    let Some(Loop { file, direct_io }) = &device.loop_file else { return Ok(()) };
+    let wrong = |what: String, remedy: &str| {
+        Err(CliError::new(Kind::Unsupported, &path.display().to_string(), what, remedy))
+    };
+    if !direct_io {
+        let what = format!("it reads {file} through the page cache, so what is measured would be memory");
+        return wrong(what, &format!("losetup --direct-io=on /dev/{}", device.name));
+    }
+    // Of another namespace, or deleted: then nothing is known of it.
+    if std::fs::File::open(file).and_then(|file| in_memory(&file)).unwrap_or(false) {
+        let what = format!("the file system of {file} lies in memory, so what is measured would be memory");
+        return wrong(what, "name a device, or a file on a disk");
+    }
+    Ok(())
+}
+
 /// What is to be said of a file, or the file behind a loop device, that has holes.
 fn hollow(path: &Path) -> Option<String> {
-    let about = std::fs::metadata(path).ok()?;
-    let behind = about.file_type().is_block_device().then(|| {
-        let machine = Machine::read(&Root::host()).ok()?;
-        let device = machine.device_of_number(&assumed::number(about.rdev()))?;
-        Some(PathBuf::from(&device.loop_file.as_ref()?.file))
-    });
-    let file = behind.unwrap_or_else(|| Some(path.to_owned()))?;
+    let file = match behind(path) {
+        Some(device) => PathBuf::from(device.loop_file?.file),
+        None => path.to_owned(),
+    };
     let share = holes(&std::fs::File::open(&file).ok()?)?;
     (share > HOLLOW_MAX).then(|| {
         format!(

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::pipe;
+
 /// Files may name files; this many levels, so that a cycle ends.
 const SOURCE_DEPTH_MAX: usize = 8;
 
@@ -38,7 +40,28 @@ pub enum ParseError {
         /// What should have stood there.
         expected: &'static str,
     },
+    /// A parameter has a value that it cannot have.
+    #[error("{}: line {line}: {key} is {value}: it must be {wanted}", .path.display())]
+    Value {
+        /// File.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// Parameter.
+        key: String,
+        /// What stands there.
+        value: String,
+        /// What can stand there.
+        wanted: &'static str,
+    },
 }
+
+/// What a number can be.
+const NUMBER: &str = "a number";
+/// What a count, an address or a switch can be.
+const WHOLE: &str = "a whole number, 0 or more";
+/// The largest count: above it not every whole number is one that a parameter can state.
+const WHOLE_MAX: f64 = 9e15;
 
 /// A value of a parameter.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,17 +71,51 @@ pub(super) enum Value {
     Block(Block),
 }
 
+impl std::fmt::Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Word(word) => f.write_str(word),
+            Self::List(_) => f.write_str("a list"),
+            Self::Block(_) => f.write_str("a block"),
+        }
+    }
+}
+
+/// A parameter of a block.
+#[derive(Clone, Debug, PartialEq)]
+struct Param {
+    key: String,
+    line: usize,
+    value: Value,
+}
+
 /// A block with its parameters in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Block {
     pub(super) kind: String,
     pub(super) name: String,
-    pub(super) params: Vec<(String, Value)>,
+    path: PathBuf,
+    params: Vec<Param>,
 }
 
 impl Block {
-    pub(super) fn get(&self, key: &str) -> Option<&Value> {
-        self.params.iter().find(|(name, _)| name.eq_ignore_ascii_case(key)).map(|(_, value)| value)
+    fn param(&self, key: &str) -> Option<&Param> {
+        self.params.iter().find(|param| param.key.eq_ignore_ascii_case(key))
+    }
+
+    fn get(&self, key: &str) -> Option<&Value> {
+        self.param(key).map(|param| &param.value)
+    }
+
+    /// The error that this parameter has such a value.
+    pub(super) fn wrong(&self, key: &str, value: impl ToString, wanted: &'static str) -> ParseError {
+        ParseError::Value {
+            path: self.path.clone(),
+            line: self.param(key).map_or(1, |param| param.line),
+            key: key.to_owned(),
+            value: value.to_string(),
+            wanted,
+        }
     }
 
     pub(super) fn block(&self, key: &str) -> Option<&Block> {
@@ -68,10 +125,12 @@ impl Block {
         }
     }
 
-    pub(super) fn list(&self, key: &str) -> &[Value] {
+    /// The values of a list; none where there is no such parameter.
+    pub(super) fn list(&self, key: &str) -> Result<&[Value], ParseError> {
         match self.get(key) {
-            Some(Value::List(list)) => list,
-            _ => &[],
+            Some(Value::List(list)) => Ok(list),
+            Some(other) => Err(self.wrong(key, other, "a list in [ ]")),
+            None => Ok(&[]),
         }
     }
 
@@ -82,15 +141,59 @@ impl Block {
         }
     }
 
-    pub(super) fn number(&self, key: &str) -> Option<f64> {
-        self.word(key)?.parse().ok()
+    /// The number of a parameter, if it is there.
+    pub(super) fn number(&self, key: &str) -> Result<Option<f64>, ParseError> {
+        self.get(key).map(|value| self.number_of(key, value)).transpose()
+    }
+
+    /// The same of what must be a count, an address or a switch.
+    pub(super) fn whole(&self, key: &str) -> Result<Option<u64>, ParseError> {
+        self.get(key).map(|value| self.whole_of(key, value)).transpose()
+    }
+
+    /// Whether a switch is there and not 0.
+    pub(super) fn flag(&self, key: &str) -> Result<bool, ParseError> {
+        Ok(self.whole(key)?.is_some_and(|value| value != 0))
+    }
+
+    /// All numbers of a list.
+    pub(super) fn numbers(&self, key: &str) -> Result<Vec<f64>, ParseError> {
+        self.list(key)?.iter().map(|value| self.number_of(key, value)).collect()
+    }
+
+    /// All counts or addresses of a list that has `N` in each row.
+    pub(super) fn rows<const N: usize>(&self, key: &str) -> Result<Vec<[u64; N]>, ParseError> {
+        let values = self.list(key)?.iter().map(|value| self.whole_of(key, value));
+        let values = values.collect::<Result<Vec<_>, _>>()?;
+        let (rows, rest) = values.as_chunks::<N>();
+        if !rest.is_empty() {
+            let value = format!("a list of {} values", values.len());
+            return Err(self.wrong(key, value, "a list of whole rows"));
+        }
+        Ok(rows.to_vec())
+    }
+
+    /// A value of this parameter as a number.
+    pub(super) fn number_of(&self, key: &str, value: &Value) -> Result<f64, ParseError> {
+        value.number().ok_or_else(|| self.wrong(key, value, NUMBER))
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "checked to be a whole number in range"
+    )]
+    fn whole_of(&self, key: &str, value: &Value) -> Result<u64, ParseError> {
+        let whole = |number: &f64| (0.0..=WHOLE_MAX).contains(number) && number.fract() == 0.0;
+        let number = value.number().filter(whole).ok_or_else(|| self.wrong(key, value, WHOLE))?;
+        Ok(number as u64)
     }
 }
 
 impl Value {
-    pub(super) fn number(&self) -> Option<f64> {
+    fn number(&self) -> Option<f64> {
         match self {
-            Self::Word(word) => word.parse().ok(),
+            Self::Word(word) => word.parse().ok().filter(|number: &f64| number.is_finite()),
             _ => None,
         }
     }
@@ -101,21 +204,30 @@ impl Value {
 /// # Errors
 /// What the system says of `path`.
 pub(crate) fn read_text(path: &Path) -> Result<String, std::io::Error> {
+    read_one(path).map(|(text, _)| text)
+}
+
+/// The same, and which of the two files was read.
+pub(super) fn read_one(path: &Path) -> Result<(String, PathBuf), std::io::Error> {
     let mut packed_name = path.as_os_str().to_owned();
     packed_name.push(".gz");
-    let (bytes, packed) = match read_at_most(path) {
+    let (bytes, packed, read) = match read_at_most(path) {
         Ok(bytes) => {
             let packed = bytes.starts_with(&[0x1f, 0x8b]);
-            (bytes, packed)
+            (bytes, packed, path.to_owned())
         }
-        Err(error) => (read_at_most(Path::new(&packed_name)).map_err(|_| error)?, true),
+        Err(error) => {
+            let packed_name = PathBuf::from(packed_name);
+            (read_at_most(&packed_name).map_err(|_| error)?, true, packed_name)
+        }
     };
     let bytes = if packed { at_most(flate2::read::MultiGzDecoder::new(bytes.as_slice()))? } else { bytes };
-    String::from_utf8(bytes).map_err(|error| {
+    let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count() + 1;
         wrong(format!("line {line}: it is not text (UTF-8), which such a file is"))
-    })
+    })?;
+    Ok((text, read))
 }
 
 /// Most bytes of a file of text, packed or not: a trace of a million requests has fewer.
@@ -126,6 +238,7 @@ fn wrong(why: String) -> std::io::Error {
 }
 
 fn read_at_most(path: &Path) -> Result<Vec<u8>, std::io::Error> {
+    pipe::refuse(path)?;
     at_most(fs::File::open(path)?)
 }
 
@@ -145,23 +258,39 @@ struct Parser<'a> {
     depth: usize,
     /// Lists and blocks that are open.
     open: usize,
+    /// A place in the text, and its line.
+    line: (usize, usize),
+    /// Files that were read.
+    files: &'a mut Vec<PathBuf>,
 }
 
-/// All blocks of `path` and of the files that it names at top level.
+/// All blocks of `path` and of the files that it names at top level. All files that were read are added to `files`.
 ///
 /// # Errors
 /// [`ParseError`] with file and line.
-pub(super) fn parse_file(path: &Path) -> Result<Vec<Block>, ParseError> {
-    parse_nested(path, 0)
+pub(super) fn parse_file(path: &Path, files: &mut Vec<PathBuf>) -> Result<Vec<Block>, ParseError> {
+    parse_nested(path, 0, files)
 }
 
-fn parse_nested(path: &Path, depth: usize) -> Result<Vec<Block>, ParseError> {
-    let text = read_text(path).map_err(|source| ParseError::Read { path: path.to_owned(), source })?;
-    let mut parser = Parser { path, text: text.as_bytes(), at: 0, depth, open: 0 };
-    parser.top()
+fn parse_nested(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<Vec<Block>, ParseError> {
+    let (text, read) = read_one(path).map_err(|source| ParseError::Read { path: path.to_owned(), source })?;
+    files.push(read);
+    Parser::new(path, &text, depth, files).top()
 }
 
-impl Parser<'_> {
+impl<'a> Parser<'a> {
+    fn new(path: &'a Path, text: &'a str, depth: usize, files: &'a mut Vec<PathBuf>) -> Self {
+        Self { path, text: text.as_bytes(), at: 0, depth, open: 0, line: (0, 1), files }
+    }
+
+    /// The line that the parser is in.
+    fn line(&mut self) -> usize {
+        let (from, line) = self.line;
+        let line = line + self.text[from..self.at].iter().filter(|&&byte| byte == b'\n').count();
+        self.line = (self.at, line);
+        line
+    }
+
     fn error(&self, expected: &'static str) -> ParseError {
         let line = 1 + self.text[..self.at.min(self.text.len())].iter().filter(|&&b| b == b'\n').count();
         ParseError::Syntax { path: self.path.to_owned(), line, expected }
@@ -205,7 +334,8 @@ impl Parser<'_> {
         if self.depth >= SOURCE_DEPTH_MAX {
             return Err(self.error("fewer levels of `source`"));
         }
-        parse_nested(&self.path.parent().unwrap_or(Path::new(".")).join(name), self.depth + 1)
+        let path = self.path.parent().unwrap_or(Path::new(".")).join(name);
+        parse_nested(&path, self.depth + 1, self.files)
     }
 
     fn top(&mut self) -> Result<Vec<Block>, ParseError> {
@@ -249,7 +379,7 @@ impl Parser<'_> {
             return Err(self.error("`{`"));
         }
         self.at += 1;
-        let mut block = Block { kind, name, params: Vec::new() };
+        let mut block = Block { kind, name, path: self.path.to_owned(), params: Vec::new() };
         loop {
             self.skip();
             match self.peek() {
@@ -260,13 +390,14 @@ impl Parser<'_> {
                 None => return Err(self.error("`}` at the end of the block")),
                 _ => {}
             }
+            let line = self.line();
             let key = self.until(b"={}[]\n");
             if self.peek() != Some(b'=') {
                 return Err(self.error("`=` after a parameter's name"));
             }
             self.at += 1;
             let value = self.value()?;
-            block.params.push((key, value));
+            block.params.push(Param { key, line, value });
         }
     }
 
@@ -325,7 +456,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Vec<Block>, ParseError> {
-        Parser { path: Path::new("x.parv"), text: text.as_bytes(), at: 0, depth: 0, open: 0 }.top()
+        Parser::new(Path::new("x.parv"), text, 0, &mut Vec::new()).top()
     }
 
     #[test]
@@ -334,15 +465,35 @@ mod tests {
                     instantiate [ a ] as b\ntopology x y [ z [] ]\nlast l { S = kind {\n v = [ 1, 2 ] }\n}";
         let blocks = parse(text).expect("valid");
         assert_eq!(blocks.len(), 2);
-        assert_eq!(blocks[0].number("Low (write) mark"), Some(0.5));
-        assert_eq!(blocks[0].list("zones").len(), 2);
-        assert_eq!(blocks[1].block("S").expect("block").list("v").len(), 2);
+        assert_eq!(blocks[0].number("Low (write) mark").expect("a number"), Some(0.5));
+        assert_eq!(blocks[0].list("zones").expect("a list").len(), 2);
+        assert_eq!(blocks[1].block("S").expect("block").rows("v").expect("a row"), [[1, 2]]);
     }
 
     #[test]
     fn an_error_names_file_and_line() {
         let error = parse("disk d {\n a = 1,\n b 2\n}").expect_err("no =");
         assert_eq!(error.to_string(), "x.parv: line 3: expected `=` after a parameter's name");
+    }
+
+    #[test]
+    fn a_value_that_is_none_is_told_with_its_line() {
+        let text = "disk d {\n a = yes,\n\n b = 0.184ms, c = nan, d = 1.5,\n e = [ 1, x ], f = [ 1, 2, 3 ], g = -1\n}";
+        let block = parse(text).expect("valid").remove(0);
+        let told = |problem: ParseError| problem.to_string();
+        assert_eq!(
+            told(block.flag("a").expect_err("no switch")),
+            "x.parv: line 2: a is yes: it must be a whole number, 0 or more"
+        );
+        assert_eq!(
+            told(block.number("b").expect_err("a unit")),
+            "x.parv: line 4: b is 0.184ms: it must be a number"
+        );
+        assert!(block.number("c").is_err() && block.whole("d").is_err() && block.whole("g").is_err());
+        assert_eq!(block.number("d").expect("a number"), Some(1.5));
+        assert!(block.numbers("e").is_err() && block.list("a").is_err() && block.number("e").is_err());
+        assert!(told(block.rows::<2>("f").expect_err("three")).contains("a list of 3 values"));
+        assert_eq!((block.number("h").expect("none"), block.flag("h").expect("none")), (None, false));
     }
 
     #[test]

@@ -18,6 +18,8 @@ const WITHIN: f64 = 0.99;
 /// Why there are no runs.
 const MISSING: &str =
     "not run: the recording is missing (make record-traces makes it; --own-traces says where it is)";
+/// The same where it is there.
+const UNREAD: &str = "not run: the recording cannot be read; the notes say why";
 /// Why a controller may be slower than nothing on random references.
 const PROOF: &str =
     "the few runs among random references are read block by block until they are longer than the threshold";
@@ -89,7 +91,8 @@ pub(super) fn claims(subject: &Subject, _scale: &Scale) -> Vec<Claim> {
         let made = of_sizes(subject, unknown);
         if subject.missing().is_some() {
             let kept = made.into_iter().filter(|claim| claim.place.is_none());
-            claims.extend(kept.map(|claim| claim.without_runs(MISSING)));
+            let why = if subject.unread.is_some() { UNREAD } else { MISSING };
+            claims.extend(kept.map(|claim| claim.without_runs(why)));
         } else {
             claims.extend(made);
         }

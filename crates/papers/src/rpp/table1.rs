@@ -57,6 +57,7 @@ fn row(
     // A share holds as a kind does: mostly random or mostly sequential, mostly looping or not.
     let holds = ours.zip(paper).map(|(ours, paper)| (ours >= 50.0) == (paper >= 50.0));
     let why = match shares {
+        None if subject.unread.is_some() => "the recording cannot be read; the notes say why".into(),
         None => {
             "the recording is missing (make record-traces makes it; --own-traces says where it is)".into()
         }

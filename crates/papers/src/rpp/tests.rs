@@ -48,6 +48,20 @@ fn every_number_of_the_table_and_the_text_has_a_row_even_without_recordings() {
 }
 
 #[test]
+fn a_recording_that_cannot_be_read_is_not_called_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("tpch-index.parquet"), "PAR1 and then nothing of the kind").unwrap();
+    let done = quick(Some(folder.path()), 1);
+    let note = done.notes.iter().find(|note| note.starts_with("tpch-index")).unwrap();
+    assert!(note.contains("cannot be read") && note.contains("tpch-index.parquet"), "{note}");
+    assert!(!note.contains("not found"), "{note}");
+    for row in done.rows.iter().filter(|row| row.case.contains("tpch-index")) {
+        assert!(row.why.contains("cannot be read") && !row.why.contains("missing"), "{}", row.why);
+    }
+    assert!(done.notes.iter().any(|note| note.contains("not found")), "the others are");
+}
+
+#[test]
 fn a_recording_gives_runs_and_two_threads_give_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     write_trace(folder.path(), "tpch-index");

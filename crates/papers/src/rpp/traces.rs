@@ -46,6 +46,8 @@ pub(super) struct Subject {
     pub(super) group: Group,
     /// The recording, loaded.
     pub(super) loaded: Option<Input>,
+    /// Why a recording that is there could not be.
+    pub(super) unread: Option<String>,
 }
 
 /// How the paper groups its traces.
@@ -119,9 +121,14 @@ fn load(number: usize, entry: &Entry, options: &Options) -> Subject {
     } else {
         options.shared_traces.as_ref().map(|folder| folder.join(entry.file))
     };
-    let loaded = path
+    let read = path
         .filter(|path| path.is_file())
-        .and_then(|path: PathBuf| Input::load(&path.to_string_lossy(), &ReadOptions::default()).ok());
+        .map(|path: PathBuf| Input::load(&path.to_string_lossy(), &ReadOptions::default()));
+    let (loaded, unread) = match read {
+        Some(Ok(input)) => (Some(input), None),
+        Some(Err(problem)) => (None, Some(problem.to_string())),
+        None => (None, None),
+    };
     let timed =
         loaded.as_ref().and_then(Input::trace).is_some_and(|t| t.records.iter().all(|r| r.time.is_some()));
     let footprint_bytes = loaded.as_ref().map_or(0, footprint);
@@ -139,6 +146,7 @@ fn load(number: usize, entry: &Entry, options: &Options) -> Subject {
         ample_bytes: (footprint_bytes * AMPLE).max(64 << 20),
         group: entry.group,
         loaded,
+        unread,
     }
 }
 
@@ -165,6 +173,10 @@ impl Subject {
     }
     /// What stood for what.
     pub(super) fn note(&self) -> String {
+        if let Some(problem) = &self.unread {
+            let what = format!("{}: {}", self.label(), self.about);
+            return format!("{what}; it cannot be read, so its rows have no runs: {problem}");
+        }
         if self.loaded.is_none() {
             return format!("{}: {}; not found, so its rows have no runs", self.label(), self.about);
         }
@@ -199,6 +211,7 @@ impl Subject {
             ample_bytes: cache_bytes,
             group: Group::Sequential,
             loaded: None,
+            unread: None,
         }
     }
 }

@@ -161,7 +161,8 @@ impl File {
     pub(crate) fn read(path: &Path) -> Result<Self, CliError> {
         // Not by its size: a device that never ends has none.
         let mut text = String::new();
-        let file = std::fs::File::open(path).map_err(|problem| CliError::file(path, &problem))?;
+        let file = forerun_disk::pipe::refuse(path).and_then(|()| std::fs::File::open(path));
+        let file = file.map_err(|problem| CliError::file(path, &problem))?;
         let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
         read.map_err(|problem| CliError::file(path, &problem))?;
         if text.len() as u64 > FILE_BYTES_MAX {
