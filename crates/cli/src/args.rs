@@ -166,7 +166,7 @@ pub(crate) fn report_problem(problem: &clap::Error) -> ExitCode {
 
 fn tell(problem: &str) {
     use std::io::Write as _;
-    let line = crate::journal::last_line(problem);
+    let line = crate::journal::last_line(&forerun_study::human::plain(problem));
     drop(std::io::stderr().lock().write_all(line.as_bytes()));
 }
 

@@ -3,6 +3,7 @@
 //! Every error is one line: `forerun: <place>: <what> (<remedy>)`. The libraries' errors already name place and
 //! remedy, so most are wrapped as they are; the kind decides the exit code and nothing else.
 
+use forerun_study::human;
 use forerun_watch::outcome::RecordError;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -44,7 +45,8 @@ impl CliError {
         if !remedy.is_empty() {
             message.push_str(&format!(" ({remedy})"));
         }
-        Self { kind, message: message.replace('\n', " ") }
+        let message = human::plain(&message.replace('\n', " ")).into_owned();
+        Self { kind, message }
     }
     /// Something that should have worked did not.
     pub(crate) fn failure(place: &str, what: impl std::fmt::Display) -> Self {

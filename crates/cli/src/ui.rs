@@ -3,6 +3,7 @@
 use crate::error::CliError;
 use crate::journal;
 use clap::{Args, ValueEnum};
+use forerun_study::human;
 use forerun_study::paint::Paint;
 pub(crate) use forerun_study::paint::Style;
 use std::io::{IsTerminal as _, Write as _};
@@ -111,10 +112,11 @@ impl Ui {
         text.push('\n');
         self.print(&text)
     }
-    /// A remark on stderr; silent with `--quiet`. A stderr that is gone is no reason to fail.
+    /// A remark on stderr, one line, in which names of files do not steer a terminal; silent with `--quiet`. A stderr that is gone is no
+    /// reason to fail.
     pub(crate) fn say(&self, line: &str) {
         if !self.quiet {
-            drop(writeln!(std::io::stderr().lock(), "{line}"));
+            drop(writeln!(std::io::stderr().lock(), "{}", human::plain(line)));
         }
     }
     /// An error on stderr: one line. That a command under us failed is a remark: it has said why.

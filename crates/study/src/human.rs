@@ -1,6 +1,8 @@
 //! Numbers as people read them: sizes in powers of 1024, times in the unit that leaves one to three digits.
 //!
-//! Only for tables, pages and remarks. JSON and CSV carry plain numbers.
+//! Only for tables, pages and remarks. JSON and CSV carry plain numbers. And names as people may read them ([`plain`]).
+
+use std::borrow::Cow;
 
 /// `1536` as `1.50 KiB`.
 pub fn bytes(value: f64) -> String {
@@ -12,6 +14,26 @@ pub fn bytes(value: f64) -> String {
         unit += 1;
     }
     if unit == 0 { format!("{scaled:.0} B") } else { format!("{} {}", digits(scaled), UNITS[unit]) }
+}
+
+/// A name that others gave, as it may stand in a line of text: characters that end a line, steer a terminal or turn the direction
+/// of what follows are written as escapes (`\n`, `\u{1b}`). Nothing else is changed.
+#[must_use]
+pub fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_steering) {
+        return Cow::Borrowed(text);
+    }
+    let one = |of: char| if is_steering(of) { of.escape_default().to_string() } else { of.to_string() };
+    Cow::Owned(text.chars().map(one).collect())
+}
+
+/// Control characters, separators of lines, and what turns the direction of a text.
+fn is_steering(of: char) -> bool {
+    let turns = ['\u{61c}', '\u{200e}', '\u{200f}', '\u{2028}', '\u{2029}'].contains(&of);
+    of.is_control()
+        || turns
+        || ('\u{202a}'..='\u{202e}').contains(&of)
+        || ('\u{2066}'..='\u{2069}').contains(&of)
 }
 
 /// Bytes per second.
@@ -130,6 +152,18 @@ pub fn shown(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_others_end_no_line_and_steer_no_terminal() {
+        assert_eq!(plain("a\nb\r\t\u{1b}[31m\u{7}\u{9b}\u{7f}"), r"a\nb\r\t\u{1b}[31m\u{7}\u{9b}\u{7f}");
+        assert_eq!(
+            plain("\u{202e}gpj.exe\u{2066}\u{200f}\u{2028}"),
+            r"\u{202e}gpj.exe\u{2066}\u{200f}\u{2028}"
+        );
+        for name in ["plain", r"a\b", "größe 日本 🎉", "", "e\u{301}", "👩\u{200d}🔬"] {
+            assert!(matches!(plain(name), Cow::Borrowed(same) if same == name), "{name}");
+        }
+    }
 
     #[test]
     fn sizes_and_times_change_unit_where_a_person_would() {

@@ -15,6 +15,7 @@
 //! (`learn.rs`), so a scheme that works by a timer is at home here.
 
 use crate::inputs::{Engine, Log, SHADOW_BLOCKS, VOLUME_BLOCKS};
+use crate::mounted::{self, ByDevice, News};
 use crate::payers::{Charge, Stretch};
 use crate::volumes::{self, Volume, Volumes};
 use crate::{load, names, pages, sys};
@@ -133,7 +134,7 @@ pub(crate) struct Ahead {
     by_number: Vec<FileId>,
     /// Where files are that no number opens, as a reader of theirs has them open.
     paths: BTreeMap<FileId, Arc<Path>>,
-    volumes: BTreeMap<(u32, u32), Arc<Volume>>,
+    volumes: ByDevice,
     charge: Charge,
     crew: Crew,
     /// Pieces that workers have, or that wait for one.
@@ -212,14 +213,13 @@ impl Ahead {
         }
         let shadow =
             load::window_pages().saturating_mul(4).clamp(*SHADOW_BLOCKS.start(), *SHADOW_BLOCKS.end());
-        let key = |volume: &Volume| (volume.device.major(), volume.device.minor());
         Ok(Self {
             engine: Engine::new(scheme, shadow)?,
             map: FileMap::new(VOLUME_BLOCKS, FILES_MAX),
             files: BTreeMap::new(),
             by_number: Vec::new(),
             paths: BTreeMap::new(),
-            volumes: volumes.all().iter().map(|volume| (key(volume), Arc::new(volume.clone()))).collect(),
+            volumes: mounted::all(volumes),
             charge: charge.clone(),
             crew: Crew::new(),
             in_flight: 0,
@@ -431,6 +431,14 @@ impl Ahead {
         for extent in self.map.forget(followed.number).collect::<Vec<_>>() {
             self.engine.handle(Nanos(sys::now()), Sight::Gone { extent });
         }
+    }
+
+    /// Other file systems are mounted: of files of those that are gone, or are others now, nothing is believed.
+    pub(crate) fn mounted(&mut self, news: &News) {
+        self.volumes = mounted::all(&news.volumes);
+        let is_other = |file: &&FileId| news.others.contains(&(file.major, file.minor));
+        let files: Vec<FileId> = self.files.keys().filter(is_other).copied().collect();
+        files.into_iter().for_each(|file| self.forget(file));
     }
 
     /// So many files were followed that no number is left for half as many more.

@@ -25,6 +25,7 @@ use crate::lag::Lags;
 use crate::loads::Loads;
 use crate::mapped::Mapped;
 use crate::memory;
+use crate::mounted::Mounted;
 use crate::names;
 pub use crate::neighbours::SmallFiles;
 use crate::neighbours::{self, Neighbours, Turn};
@@ -36,7 +37,7 @@ use crate::payers::{Charge, PAYERS_MAX};
 use crate::pressure::{self, Pressure};
 use crate::probes::Probes;
 pub use crate::programs::Misses;
-use crate::programs::{self, Programs};
+use crate::programs::Programs;
 use crate::reads::{ReadPoints, Sight};
 use crate::ring::{Beside, Ring, Scope};
 use crate::runs::{self, Runs};
@@ -127,7 +128,8 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
     let pressure = Pressure::new(sys::now());
     let charge = Charge::of(options.charge_reader).map_err(DaemonError::Charge)?;
     let runs = runs(options, only.clone(), &pressure, &charge);
-    let volumes = Volumes::now();
+    let mounted = Mounted::now();
+    let volumes = mounted.volumes().clone();
     let mut patterns = patterns(options, &volumes, &charge)?;
     // Of followed files each read is told, and they are looked for; so are others where there are many.
     let quiet = (eyes.points.followed.start, eyes.points.again.end);
@@ -154,6 +156,7 @@ pub fn run(options: &DaemonOptions, say: &mut dyn FnMut(&Told)) -> Result<Sums, 
         dense: Vec::new(),
         gone: BTreeMap::new(),
         places: BTreeMap::new(),
+        mounted,
         followed,
         hush: Hush::default(),
         batch: Vec::new(),
@@ -274,6 +277,7 @@ struct Daemon {
     /// What is still to be told of it.
     dense: Vec<(u32, FileId, density::Turn)>,
     places: BTreeMap<(u32, u32), Option<Place>>,
+    mounted: Mounted,
     /// Whose reads are told, hits too.
     followed: Followed,
     /// Whether events wake.
@@ -317,6 +321,7 @@ impl Daemon {
         sys::wake_on_time();
         while !stop.load(Ordering::Relaxed) {
             self.sleep()?;
+            self.remount(say);
             self.drain()?;
             let mut batch = std::mem::take(&mut self.batch);
             batch.sort_by_key(|&(time, ..)| time);
@@ -371,6 +376,18 @@ impl Daemon {
         Ok(())
     }
 
+    /// What was mounted since is taken up, and nothing is believed any more of what is gone, or is another now.
+    fn remount(&mut self, say: &mut dyn FnMut(&Told)) {
+        let Some(news) = self.mounted.news(sys::now()) else { return };
+        self.places.clear();
+        let mut acts = Vec::new();
+        self.patterns.mounted(&news, &mut acts);
+        self.neighbours.mounted(&news);
+        self.density.mounted(&news);
+        self.whole.mounted(&news);
+        self.act_patterns(&acts, say);
+    }
+
     /// While many events come they wake nobody.
     fn hush(&mut self, events: usize, now: u64) -> io::Result<()> {
         let ReadPoints { always, again, .. } = &self.eyes.points;
@@ -384,6 +401,8 @@ impl Daemon {
         let rings = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN));
         let probes = self.eyes.probes.iter().map(|probes| PollFd::new(probes, PollFlags::IN));
         let mut fds: Vec<_> = self.pressure.fds().chain(rings).chain(probes).collect();
+        let told = fds.len();
+        fds.extend(self.mounted.fds());
         // A scheme that wants to be woken is.
         let wake = self.patterns.next_wake().map(|at| at.saturating_sub(sys::now()));
         let looks = self.hush.is_on() || self.hush.has_changed() || !self.followed.is_empty();
@@ -395,7 +414,9 @@ impl Daemon {
         }
         let pressing = fds.iter().map(|fd| fd.revents().contains(PollFlags::PRI));
         let pressing: Vec<bool> =
-            pressing.take(fds.len() - self.rings.len() - usize::from(self.eyes.probes.is_some())).collect();
+            pressing.take(told - self.rings.len() - usize::from(self.eyes.probes.is_some())).collect();
+        let has_changed = fds[told..].iter().any(|list| list.revents().contains(PollFlags::PRI));
+        self.mounted.hear(has_changed);
         self.pressure.look(sys::now(), &pressing);
         Ok(())
     }
@@ -551,7 +572,7 @@ impl Daemon {
         self.patterns.turn(now, &mut acts);
         if now.saturating_sub(self.ticked) > TICK_EVERY {
             self.ticked = now;
-            self.patterns.tick(now, Volumes::now, &mut acts);
+            self.patterns.tick(now, self.mounted.volumes(), &mut acts);
             self.density.tick(now);
         }
         self.act_patterns(&acts, say);
@@ -580,7 +601,7 @@ impl Daemon {
                 _ => {}
             }
             self.act(&acts, say);
-            let Said { program, file, .. } = said(pid, file, Why::End);
+            let Said { program, file, .. } = Said::of(pid, file, Why::End);
             say(&Told::Pattern(Pattern { pid, program, file, what }));
         }
     }
@@ -673,7 +694,7 @@ impl Daemon {
                 }
                 patterns::Act::Say { pid, file, what } => {
                     let names = || {
-                        let Said { program, file, .. } = said(pid, file, Why::End);
+                        let Said { program, file, .. } = Said::of(pid, file, Why::End);
                         (program, file)
                     };
                     let (program, path) = match what {
@@ -722,14 +743,14 @@ impl Daemon {
                 }
                 Act::Window { pid, file, pages, why } => {
                     if self.give(pid, file, pages, why) {
-                        say(&Told::Said(said(pid, file, why)));
+                        say(&Told::Said(Said::of(pid, file, why)));
                     }
                 }
                 Act::Whole { pid, file, most } => {
                     if let Some(bytes) = self.whole.wish(pid, file, most) {
                         self.governor.whole(pid, file);
                         self.sums.whole_bytes += bytes;
-                        let Said { program, file, .. } = said(pid, file, Why::End);
+                        let Said { program, file, .. } = Said::of(pid, file, Why::End);
                         let what = What::Whole { bytes };
                         say(&Told::Pattern(Pattern { pid, program, file, what }));
                     }
@@ -770,12 +791,4 @@ impl Daemon {
     fn follow(&mut self, pid: u32, file: FileId, on: bool) -> bool {
         self.followed.follow(&self.rings, (pid, file), on, sys::now())
     }
-}
-
-/// A decision in words that need the process: its name, and the file's.
-fn said(pid: u32, file: FileId, why: Why) -> Said {
-    let program = programs::name_of(pid);
-    let wanted = BTreeSet::from([file]);
-    let path = names::open_files(pid, &wanted).pop().map(|(_, path)| path.into());
-    Said { pid, program, file: path.unwrap_or_default(), why }
 }

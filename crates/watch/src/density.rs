@@ -18,6 +18,7 @@
 //! as many strips each time. A reader by a pattern, or in order, is not looked at: others help it. The upper half decides, its
 //! workers read; files are opened by number (ext4), and nothing is kept open.
 
+use crate::mounted::{self, ByDevice, News};
 use crate::payers::{Charge, Stretch};
 use crate::sys;
 use crate::volumes::{self, Volume, Volumes};
@@ -313,7 +314,7 @@ type Workers = LazyCell<SyncSender<Job>, Box<dyn FnOnce() -> SyncSender<Job> + S
 /// Readers of all programs.
 pub(crate) struct Density {
     readers: BTreeMap<(u32, FileId), Reader>,
-    volumes: BTreeMap<(u32, u32), Arc<Volume>>,
+    volumes: ByDevice,
     charge: Charge,
     jobs: Option<Workers>,
     done: Receiver<Done>,
@@ -330,12 +331,10 @@ pub(crate) struct Density {
 impl Density {
     /// With nobody known; with `observe` nothing is read.
     pub(crate) fn new(volumes: &Volumes, observe: bool, charge: &Charge) -> Self {
-        let by_number = volumes.all().iter().filter(|volume| volume.finds_by_inode());
-        let key = |volume: &Volume| (volume.device.major(), volume.device.minor());
         let (tell, done) = channel();
         Self {
             readers: BTreeMap::new(),
-            volumes: by_number.map(|volume| (key(volume), Arc::new(volume.clone()))).collect(),
+            volumes: mounted::by_number(volumes),
             charge: charge.clone(),
             jobs: (!observe).then(|| Workers::new(Box::new(move || workers(&tell)))),
             done,
@@ -345,6 +344,14 @@ impl Density {
             hold: false,
             asked: 0,
         }
+    }
+
+    /// Other file systems are mounted.
+    pub(crate) fn mounted(&mut self, news: &News) {
+        self.volumes = mounted::by_number(&news.volumes);
+        let is_other = |(_, file): &&(u32, FileId)| news.others.contains(&(file.major, file.minor));
+        let gone: Vec<(u32, FileId)> = self.readers.keys().filter(is_other).copied().collect();
+        gone.into_iter().for_each(|(pid, file)| self.forget(pid, file));
     }
 
     /// Nothing more is read ahead while this is so.

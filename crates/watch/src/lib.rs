@@ -45,6 +45,7 @@ pub mod load;
 mod loads;
 mod mapped;
 pub mod memory;
+mod mounted;
 mod names;
 mod neighbours;
 pub mod outcome;

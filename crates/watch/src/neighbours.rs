@@ -15,6 +15,7 @@
 //! each that was come to. Each of them is waited for, so where nearly all are come to only one file in sixteen is left out. Only files of up to 256 KiB with the owner and mode of the one that was seen are read. Files are opened by number (ext4),
 //! by workers, which do not wait for what they ask for. The upper half decides, its workers act; nothing is kept open.
 
+use crate::mounted::{self, ByDevice, News};
 use crate::payers::Charge;
 use crate::volumes::{self, Volume, Volumes};
 use forerun_trace::assemble::FileId;
@@ -125,7 +126,7 @@ pub struct SmallFiles {
 /// Processes that read small files.
 pub(crate) struct Neighbours {
     trails: BTreeMap<(u32, (u32, u32)), Trail>,
-    volumes: BTreeMap<(u32, u32), Arc<Volume>>,
+    volumes: ByDevice,
     charge: Charge,
     /// The workers, who are not made before there is something for them to do.
     jobs: Option<LazyCell<SyncSender<Job>>>,
@@ -223,16 +224,20 @@ const fn numbers(group: u64) -> Range<u64> {
 impl Neighbours {
     /// With nobody known; with `observe` nothing is read.
     pub(crate) fn new(volumes: &Volumes, observe: bool, charge: &Charge) -> Self {
-        let by_number = volumes.all().iter().filter(|volume| volume.finds_by_inode());
-        let key = |volume: &Volume| (volume.device.major(), volume.device.minor());
         Self {
             trails: BTreeMap::new(),
-            volumes: by_number.map(|volume| (key(volume), Arc::new(volume.clone()))).collect(),
+            volumes: mounted::by_number(volumes),
             charge: charge.clone(),
             jobs: (!observe).then_some(LazyCell::new(workers)),
             busy: 0,
             sums: SmallFiles::default(),
         }
+    }
+
+    /// Other file systems are mounted.
+    pub(crate) fn mounted(&mut self, news: &News) {
+        self.volumes = mounted::by_number(&news.volumes);
+        self.trails.retain(|(_, device), _| !news.others.contains(device));
     }
 
     /// Processes that are looked at.

@@ -103,6 +103,21 @@ pub enum RecordError {
     Sample(#[from] SampleError),
 }
 
+/// What is to be done by root of a name space of users, to whom "run as root" says nothing.
+pub(crate) const ROOT_OF_OTHERS: &str = "root of a name space of users (unshare -r, a rootless container) has no such right: run it outside of that, as root of the machine";
+
+/// Whether this process is root, but of a name space of users and not of the machine.
+pub(crate) fn is_root_of_others() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    rustix::process::geteuid().is_root() && is_of_others(&map)
+}
+
+/// Whether a list of users (`uid_map`) is of such a name space: the machine's has all of them, each under its own number.
+fn is_of_others(map: &str) -> bool {
+    let words: Vec<&str> = map.split_whitespace().collect();
+    !words.is_empty() && words != ["0", "0", "4294967295"]
+}
+
 /// Why there is no daemon.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
@@ -145,4 +160,17 @@ pub enum DaemonError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_of_a_name_space_of_users_is_told_from_the_machines() {
+        assert!(!is_of_others("         0          0 4294967295\n"));
+        assert!(is_of_others("         0       1000          1\n"));
+        assert!(is_of_others("0 1000 1\n1 100000 65536\n"), "a rootless container");
+        assert!(!is_of_others(""), "nobody tells");
+    }
 }

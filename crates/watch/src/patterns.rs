@@ -16,6 +16,7 @@
 use crate::ahead::{Ahead, AheadError, Told, Wished};
 use crate::follow::PATTERNS;
 use crate::inputs::Log;
+use crate::mounted::News;
 use crate::payers::Charge;
 use crate::places::{PAUSE, Pace};
 use crate::volumes::Volumes;
@@ -271,11 +272,11 @@ impl Patterns {
     }
 
     /// Readers that were silent, or are not helped any more, are over; and an engine that knows too many files.
-    pub(crate) fn tick(&mut self, now: u64, volumes: impl FnOnce() -> Volumes, acts: &mut Vec<Act>) {
+    pub(crate) fn tick(&mut self, now: u64, volumes: &Volumes, acts: &mut Vec<Act>) {
         self.end_silent(now, acts);
         if self.readers.is_empty() && self.ahead.is_worn() && !self.ahead.is_at_work(now) {
             // A new engine knows the file systems of today, and no file that is no more.
-            if let Ok(mut ahead) = engine(&volumes(), self.observe, self.named.as_ref(), &self.charge) {
+            if let Ok(mut ahead) = engine(volumes, self.observe, self.named.as_ref(), &self.charge) {
                 self.ahead.take_log().into_iter().for_each(|log| ahead.log_to(log));
                 ahead.by_frames(self.by_frames);
                 let wished = std::mem::replace(&mut self.ahead, ahead).wished();
@@ -283,6 +284,15 @@ impl Patterns {
                 self.past.used += wished.used;
             }
         }
+    }
+
+    /// Other file systems are mounted: readers of those that are gone, or are others now, are over.
+    pub(crate) fn mounted(&mut self, news: &News, acts: &mut Vec<Act>) {
+        let is_other = |file: &FileId| news.others.contains(&(file.major, file.minor));
+        self.end_those(|(_, file), _| is_other(file), acts);
+        // Of what was missed before its file system was known the scheme knows nothing.
+        self.suspects.retain(|(_, file), _| !is_other(file));
+        self.ahead.mounted(news);
     }
 
     /// Pieces that were asked for and have not come.
@@ -486,7 +496,7 @@ impl<A: Asks> Patterns<A> {
 
     /// Readers that were silent, or are not helped any more, are over.
     pub(crate) fn end_silent(&mut self, now: u64, acts: &mut Vec<Act>) {
-        let over = |reader: &Reader| {
+        let over = |_: &(u32, FileId), reader: &Reader| {
             now.saturating_sub(reader.heard) > SILENT || reader.reads > reader.helped + UNHELPED
         };
         self.end_those(over, acts);
@@ -497,12 +507,12 @@ impl<A: Asks> Patterns<A> {
 
     /// The end of all.
     pub(crate) fn end(&mut self, acts: &mut Vec<Act>) {
-        self.end_those(|_| true, acts);
+        self.end_those(|_, _| true, acts);
     }
 
-    fn end_those(&mut self, which: impl Fn(&Reader) -> bool, acts: &mut Vec<Act>) {
+    fn end_those(&mut self, which: impl Fn(&(u32, FileId), &Reader) -> bool, acts: &mut Vec<Act>) {
         let over: Vec<_> =
-            self.readers.iter().filter(|(_, reader)| which(reader)).map(|(&of, _)| of).collect();
+            self.readers.iter().filter(|(of, reader)| which(of, reader)).map(|(&of, _)| of).collect();
         for (pid, file) in over {
             let Some(reader) = self.readers.get(&(pid, file)) else { continue };
             if reader.now.places > 0 {

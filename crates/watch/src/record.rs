@@ -24,7 +24,7 @@ mod answers;
 use crate::bio::{Action, AnswerLayout, Bio, BioLayout, DeviceNumber};
 use crate::device::{Device, DiskNames, Grounds};
 use crate::format::FormatError;
-use crate::outcome::{Ended, Progress, RecordError};
+use crate::outcome::{self, Ended, Progress, RecordError};
 use crate::rescue::{Rescue, RescueAt};
 use crate::ring::{Beside, Scope};
 use crate::sample::{self, Sample, SampleError};
@@ -158,7 +158,15 @@ fn answer_layouts() -> BTreeMap<u16, AnswerLayout> {
 
 /// A tracepoint that cannot be looked up, as the error that carries a remedy.
 pub(crate) fn unsupported(error: TracefsError) -> RecordError {
-    let remedy = match &error {
+    unsupported_to(&error, outcome::is_root_of_others())
+}
+
+fn unsupported_to(error: &TracefsError, is_root_of_others: bool) -> RecordError {
+    let remedy = match error {
+        TracefsError::NotMounted | TracefsError::Denied { .. } if is_root_of_others => {
+            outcome::ROOT_OF_OTHERS
+        }
+        TracefsError::NoProc => "as root: mount -t proc proc /proc",
         TracefsError::NotMounted => {
             "run as root (root needs no mount of it; for others: mount -t tracefs tracefs /sys/kernel/tracing)"
         }
@@ -173,7 +181,8 @@ pub(crate) fn unsupported(error: TracefsError) -> RecordError {
             "please report this kernel's version and the tracepoint's format file"
         }
     };
-    let what = match &error {
+    let what = match error {
+        TracefsError::NoProc => "/proc is not mounted".to_owned(),
         TracefsError::NotMounted => "tracefs is not mounted".to_owned(),
         TracefsError::Denied { path } => format!("no permission to read {}", path.display()),
         other => other.to_string(),

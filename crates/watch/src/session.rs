@@ -12,7 +12,7 @@
 //! ```
 
 use crate::behind;
-use crate::outcome::{Ended, Progress, RecordError};
+use crate::outcome::{self, Ended, Progress, RecordError};
 use crate::ring::{Beside, Ring, Scope};
 use crate::signals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -392,6 +392,7 @@ fn start_command(argv: &[OsString]) -> Result<Child, RecordError> {
 /// A refusal of `perf_event_open` or of its mapping.
 pub(crate) fn refused(error: io::Error) -> RecordError {
     let remedy = match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) if outcome::is_root_of_others() => outcome::ROOT_OF_OTHERS,
         Some(libc::EACCES | libc::EPERM) => {
             "run as root (or with CAP_PERFMON, or CAP_SYS_ADMIN where kernel.perf_event_paranoid is 3, as on Debian; CAP_IPC_LOCK; and a readable tracefs)"
         }
@@ -432,7 +433,7 @@ pub(crate) fn rings(ids: &[u64], scope: Scope, beside: Beside) -> Result<Vec<Rin
 fn rings_of(ids: &[u64], scope: Scope, beside: Beside, bytes: usize) -> Result<Vec<Ring>, RecordError> {
     let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let mut rings: Vec<Ring> = Vec::new();
-    for cpu in cpu_list(&online).ok_or_else(|| io::Error::other("no list of processors in sysfs"))? {
+    for cpu in cpu_list(&online).ok_or_else(no_processors)? {
         match open_ring(ids, scope, beside, cpu, bytes) {
             Ok(ring) => rings.push(ring),
             // Switched off since we read the list: nothing runs there.
@@ -441,6 +442,12 @@ fn rings_of(ids: &[u64], scope: Scope, beside: Beside, bytes: usize) -> Result<V
         }
     }
     Ok(rings)
+}
+
+/// Where there is no `/sys`.
+pub(crate) fn no_processors() -> RecordError {
+    let what = "/sys/devices/system/cpu/online names no processors".to_owned();
+    RecordError::Unsupported { what, remedy: "mount /sys (as root: mount -t sysfs sysfs /sys)".to_owned() }
 }
 
 /// The rings of a plan, with its filters in place.

@@ -49,6 +49,14 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// No file has that name.
+    #[must_use]
+    pub fn is_nothing_there(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
 /// The folder that is used unless another is named.
 #[must_use]
 pub fn default_folder() -> PathBuf {

@@ -3,12 +3,15 @@
 use crate::density::Dense;
 use crate::govern::Why;
 use crate::lag::Lag;
+use crate::names;
 use crate::neighbours::SmallFiles;
 use crate::patterns::{Earned, What};
 use crate::payers::Paid;
-use crate::programs::Misses;
+use crate::programs::{self, Misses};
 use crate::runs::Run;
 use crate::sees::Sees;
+use forerun_trace::assemble::FileId;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// A decision.
@@ -22,6 +25,16 @@ pub struct Said {
     pub file: PathBuf,
     /// What was decided.
     pub why: Why,
+}
+
+impl Said {
+    /// A decision in words that need the process: its name, and the file's.
+    pub(crate) fn of(pid: u32, file: FileId, why: Why) -> Self {
+        let program = programs::name_of(pid);
+        let wanted = BTreeSet::from([file]);
+        let path = names::open_files(pid, &wanted).pop().map(|(_, path)| path.into());
+        Self { pid, program, file: path.unwrap_or_default(), why }
+    }
 }
 
 /// What is said of a reader whose pattern is known.

@@ -21,6 +21,9 @@ pub enum TracefsError {
     /// No tracefs is mounted, or the kernel has none.
     #[error("tracefs is not mounted; as root: mount -t tracefs tracefs /sys/kernel/tracing")]
     NotMounted,
+    /// There is no `/proc`, by which a mount of our own would be reached.
+    #[error("/proc is not mounted; as root: mount -t proc proc /proc")]
+    NoProc,
     /// It is there, but not for us.
     #[error("no permission to read {path}; run as root")]
     Denied {
@@ -121,9 +124,15 @@ fn look_for_root() -> Result<PathBuf, TracefsError> {
         }
     }
     if let Some(place) = detached() {
-        return Ok(place);
+        let is_there = place.join("events").exists();
+        return if is_there { Ok(place) } else { Err(no_events(Path::new("/proc/self/fd"))) };
     }
     Err(denied.map_or(TracefsError::NotMounted, |path| TracefsError::Denied { path }))
+}
+
+/// Why a mount of our own has no list.
+fn no_events(descriptors: &Path) -> TracefsError {
+    if descriptors.exists() { TracefsError::NotMounted } else { TracefsError::NoProc }
 }
 
 /// A mount that only this process has, and that ends with it; `None` where the kernel or a privilege is missing.
@@ -169,6 +178,12 @@ mod tests {
         assert_eq!(load_from(root.path(), "block/block_bio_queue").map(|f| f.id).ok(), Some(2097));
         let error = load_from(root.path(), "block/nothing").expect_err("not there");
         assert!(error.to_string().contains("no tracepoint block/nothing"), "{error}");
+    }
+
+    #[test]
+    fn a_mount_of_our_own_that_cannot_be_reached_says_that_there_is_no_proc() {
+        assert!(matches!(no_events(Path::new("/proc/self/fd")), TracefsError::NotMounted));
+        assert!(no_events(Path::new("/nowhere/self/fd")).to_string().contains("mount -t proc"));
     }
 
     #[test]

@@ -13,10 +13,10 @@
 //! One file is read at a time, a MiB after the other, by a thread that opens it by number (ext4) and keeps nothing open.
 
 use crate::memory;
+use crate::mounted::{self, ByDevice, News};
 use crate::payers::{Bill, Charge};
 use crate::volumes::{self, Volume, Volumes};
 use forerun_trace::assemble::FileId;
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
@@ -42,7 +42,7 @@ struct Job {
 
 /// Reads files as a whole, one at a time.
 pub(crate) struct Whole {
-    volumes: BTreeMap<(u32, u32), Arc<Volume>>,
+    volumes: ByDevice,
     /// None while only observing, or where there is no thread.
     jobs: Option<SyncSender<Job>>,
     charge: Charge,
@@ -52,15 +52,18 @@ pub(crate) struct Whole {
 impl Whole {
     /// With `observe` nothing is read.
     pub(crate) fn new(volumes: &Volumes, observe: bool, charge: &Charge) -> Self {
-        let by_number = volumes.all().iter().filter(|volume| volume.finds_by_inode());
-        let key = |volume: &Volume| (volume.device.major(), volume.device.minor());
         let hold = Arc::new(AtomicBool::new(false));
         Self {
-            volumes: by_number.map(|volume| (key(volume), Arc::new(volume.clone()))).collect(),
+            volumes: mounted::by_number(volumes),
             charge: charge.clone(),
             jobs: if observe { None } else { worker(&hold) },
             hold,
         }
+    }
+
+    /// Other file systems are mounted.
+    pub(crate) fn mounted(&mut self, news: &News) {
+        self.volumes = mounted::by_number(&news.volumes);
     }
 
     /// Nothing more is read while this is so; what is under way ends.

@@ -139,7 +139,13 @@ pub(crate) fn run(command: &ManifestCommand, ui: &Ui) -> Result<(), CliError> {
 }
 
 fn open(path: &Path) -> Result<Manifest, CliError> {
-    store::read(path).map_err(|problem| CliError::failure("", problem))
+    store::read(path).map_err(|problem| {
+        let folder = store::default_folder();
+        let give =
+            || format!("give the file of a manifest: those of forerun watch are in {}", folder.display());
+        let remedy = if problem.is_nothing_there() { give() } else { String::new() };
+        CliError::new(Kind::Failure, "", problem, &remedy)
+    })
 }
 
 /// A manifest of files: what is known of an export are places of a device, which nothing here can look at.
@@ -347,7 +353,7 @@ fn show(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
     if ui.json {
         return ui.print_json(&ShowJson::of(&manifest));
     }
-    let mut text = format!("{}\n", ui.paint(Style::Bold, &manifest.key.to_string()));
+    let mut text = format!("{}\n", ui.paint(Style::Bold, &human::plain(&manifest.key.to_string())));
     // Writing to a string cannot fail, here and below.
     let _ = writeln!(text, "  recordings  {}", manifest.recordings);
     if manifest.exports.is_empty() || !manifest.files.is_empty() {
@@ -356,11 +362,12 @@ fn show(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
         let _ = writeln!(text, "  metadata    {}", bytes(manifest.metadata_pages()));
     }
     for fs in &manifest.file_systems {
-        let _ = writeln!(text, "  on          {} at {} ({})", fs.kind, fs.mount.display(), hex(fs.uuid));
+        let (kind, at) = (human::plain(&fs.kind), fs.mount.to_string_lossy());
+        let _ = writeln!(text, "  on          {kind} at {} ({})", human::plain(&at), hex(fs.uuid));
     }
     for export in &manifest.exports {
         let (here, runs) = (bytes(pages(&export.runs)), export.runs.len());
-        let name = if export.name.is_empty() { "(the default)" } else { &export.name };
+        let name = if export.name.is_empty() { "(the default)".into() } else { human::plain(&export.name) };
         let _ = write!(text, "  export      {name}, {}: {here} in {runs} runs", bytes(export.bytes / PAGE));
         if let (Some(&half), Some(&all)) = (export.pace.get(export.pace.len() / 2), export.pace.last()) {
             let [half, all] = [half, all].map(|ms| nanos(u64::from(ms) * 1_000_000));
@@ -394,7 +401,7 @@ fn listing(manifest: &Manifest, most: usize) -> String {
         let name = if file.path.as_os_str().is_empty() {
             format!("inode {}", file.inode)
         } else {
-            file.path.display().to_string()
+            human::plain(&file.path.to_string_lossy()).into_owned()
         };
         let (here, runs) = (bytes(pages(&file.runs)), file.runs.len());
         let _ = writeln!(text, "  {here:>10} in {runs:>4} runs  {name}");
@@ -452,7 +459,7 @@ fn verify(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
             human::count(json.files)
         );
         for stale in json.stale.iter().take(most) {
-            let _ = writeln!(text, "  {:<12}  {}", stale.reason, stale.path);
+            let _ = writeln!(text, "  {:<12}  {}", stale.reason, human::plain(&stale.path));
         }
         if json.stale.len() > most {
             let _ = writeln!(text, "  … and {} more (-v lists them)", json.stale.len() - most);
@@ -471,7 +478,10 @@ fn verify(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
     if json.stale.is_empty() {
         return Ok(());
     }
-    let what = format!("{} of {} entries are stale", json.stale.len(), json.files);
+    let mut what = format!("{} of {} entries are stale", json.stale.len(), json.files);
+    if json.not_mounted > 0 {
+        let _ = write!(what, ", {} on file systems that are not mounted", json.not_mounted);
+    }
     Err(CliError::new(Kind::Finding, &place, what, "record again"))
 }
 
@@ -582,8 +592,11 @@ fn take_snapshot(args: &SnapshotArgs, ui: &Ui) -> Result<(), CliError> {
     outputs::check_is_file("--output", Some(&args.output))?;
     outputs::check(&[("--output", Some(&args.output))], &args.paths)?;
     check_is_older_snapshot(args)?;
-    let taken = snapshot::snapshot(&args.paths, &args.name, &args.output)
-        .map_err(|problem| CliError::failure("snapshot", problem))?;
+    let taken = snapshot::snapshot(&args.paths, &args.name, &args.output).map_err(|problem| {
+        let is_none = problem.kind() == std::io::ErrorKind::NotFound;
+        let remedy = if is_none { "give files and folders that are there" } else { "" };
+        CliError::new(Kind::Failure, "snapshot", problem, remedy)
+    })?;
     if taken.not_ours > 0 {
         ui.say(&format!(
             "{} files of others are left out: the kernel tells only owners what is in memory",

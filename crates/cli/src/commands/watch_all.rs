@@ -230,9 +230,15 @@ fn now() -> Duration {
 
 /// One line: time of the day (UTC), who, what.
 fn line(pid: u32, program: &str, file: &str, text: &str, ui: &Ui) -> Result<(), CliError> {
-    let day = now().as_secs() % 86_400;
+    ui.print(&line_at(now(), pid, program, file, text))
+}
+
+/// What programs and files are called their owners chose: no name ends a line, or steers who reads it.
+fn line_at(now: Duration, pid: u32, program: &str, file: &str, text: &str) -> String {
+    let day = now.as_secs() % 86_400;
     let time = format!("{:02}:{:02}:{:02}", day / 3_600, day / 60 % 60, day % 60);
-    ui.print(&format!("{time} pid {pid:<7} {program:<15} {file:<20} {text}\n"))
+    let [program, file, text] = [program, file, text].map(human::plain);
+    format!("{time} pid {pid:<7} {program:<15} {file:<20} {text}\n")
 }
 
 fn tell_run(run: &Run, observe: bool, ui: &Ui) -> Result<(), CliError> {
@@ -347,4 +353,29 @@ fn end(sums: &Sums, observe: bool, ui: &Ui) -> Result<(), CliError> {
         ui.say(&format!("forerun: {} requests charged to readers{unpaid}", human::count(sums.paid.requests)));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_of_a_file_or_a_program_makes_a_line_of_its_own_or_steers_a_terminal() {
+        let file = "evil\n20:00:00 pid 1       bash            shadow               \u{1b}[31mfake\u{202e}";
+        let line = line_at(Duration::from_secs(3_661), 7, "a\rb", file, "one page");
+        assert_eq!(line.matches('\n').count(), 1, "{line:?}");
+        assert!(
+            !line.trim_end_matches('\n').contains(char::is_control) && !line.contains('\u{202e}'),
+            "{line:?}"
+        );
+        assert!(
+            line.starts_with(r"01:01:01 pid 7       a\rb ") && line.contains(r"evil\n20:00:00 pid 1"),
+            "{line}"
+        );
+        assert!(line.contains(r"\u{1b}[31mfake\u{202e}"), "{line}");
+        assert_eq!(
+            line_at(Duration::ZERO, 1, "dd", "big ü", "x"),
+            "00:00:00 pid 1       dd              big ü                x\n"
+        );
+    }
 }

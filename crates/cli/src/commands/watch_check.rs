@@ -2,6 +2,7 @@
 
 use crate::error::{CliError, Kind};
 use crate::ui::{Style, Ui};
+use forerun_study::human;
 use forerun_watch::check::{self, Check, Item};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -83,7 +84,7 @@ fn text(check: &Check, ui: &Ui) -> String {
         let _ = writeln!(
             text,
             "  {:<17} {}, {}{ahead}{order}",
-            place.mount.display().to_string(),
+            human::plain(&place.mount.to_string_lossy()),
             place.kind,
             place.by
         );

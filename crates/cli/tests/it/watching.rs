@@ -129,6 +129,74 @@ fn damage_is_one_line_that_names_the_file_and_the_remedy() {
 }
 
 #[test]
+fn names_of_files_make_no_lines_of_their_own_and_do_not_steer_the_terminal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = file(folder.path(), "evil\n20:00:00 shadow \u{1b}[31mfake\u{202e}", 50_000);
+    let path = folder.path().join("m.manifest\u{1b}c");
+    let path = path.to_str().expect("a name in UTF-8");
+    let is_plain = |words: &[&str], has_name: bool| {
+        let done = forerun(words).output().expect("it runs");
+        let said = String::from_utf8([done.stdout, done.stderr].concat()).expect("UTF-8");
+        assert!(!said.contains(|of: char| of != '\n' && of.is_control() || of == '\u{202e}'), "{said:?}");
+        assert!(!said.lines().any(|line| line.starts_with("20:00:00")), "{said}");
+        assert!(!has_name || said.contains(r"evil\n20:00:00 shadow \u{1b}[31mfake\u{202e}"), "{said}");
+    };
+    is_plain(&["manifest", "snapshot", "-o", path, &data], false);
+    let is_known =
+        Path::new(path).exists() && json(&["manifest", "show", path, "--json"])["files"][0].is_object();
+    is_plain(&["manifest", "show", path], is_known);
+    is_plain(&["manifest", "replay", path], false);
+    file(folder.path(), "evil\n20:00:00 shadow \u{1b}[31mfake\u{202e}", 40_000);
+    is_plain(&["manifest", "verify", path], is_known);
+    std::fs::remove_file(&data).expect("ours");
+    // In one line as it is, what would end it is a space.
+    is_plain(&["load", &data], false);
+    is_plain(&["manifest", "show", &data], false);
+    is_plain(&["watch", "--report", "\u{1b}c/none/r.json", "--", "true"], false);
+    is_plain(&["load", "--budget", "1\u{1b}c", "x"], false);
+}
+
+#[test]
+fn a_manifest_that_is_not_there_says_what_to_give() {
+    let said = |words: &[&str]| {
+        let refused = forerun(&[&["manifest"], words].concat()).assert().code(1);
+        String::from_utf8_lossy(&refused.get_output().stderr).into_owned()
+    };
+    for word in ["show", "verify", "replay"] {
+        let text = said(&[word, "/nowhere/m"]);
+        assert!(
+            text.contains("/nowhere/m: No such file") && text.contains("those of forerun watch are in"),
+            "{text}"
+        );
+    }
+    let text = said(&["snapshot", "-o", "/dev/null", "/nowhere/data"]);
+    assert!(
+        text.contains("/nowhere/data: No such file") && text.contains("give files and folders"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_command_in_a_name_space_of_mounts_leaves_no_process_that_holds_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = file(folder.path(), "data", 1 << 20);
+    let state = folder.path().join("state").display().to_string();
+    let script =
+        r#"readlink /proc/self/ns/mnt; exec "$0" watch --quiet --state "$1" -- cat "$2" > /dev/null"#;
+    let done = Command::new("unshare")
+        .args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_forerun"), &state, &data])
+        .output();
+    let Some(done) = done.ok().filter(|done| done.status.success()) else {
+        return skipped("needs root, unshare and tracepoints");
+    };
+    let space = String::from_utf8(done.stdout).expect("UTF-8");
+    let of = |process: std::fs::DirEntry| std::fs::read_link(process.path().join("ns/mnt")).ok();
+    let all: Vec<_> = std::fs::read_dir("/proc").expect("readable").flatten().filter_map(of).collect();
+    assert!(space.starts_with("mnt:[") && !all.is_empty(), "{space}");
+    assert!(!all.iter().any(|held| held.as_os_str() == space.trim()), "{space} is held");
+}
+
+#[test]
 fn load_says_what_it_loaded_what_was_there_and_what_is_beyond_the_budget() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = file(folder.path(), "data", 100 << 10);
@@ -487,6 +555,19 @@ fn a_manifest_of_which_nothing_is_mounted_is_no_good_news() {
     let said = String::from_utf8_lossy(&judged.stderr).into_owned();
     assert_eq!(judged.status.code(), Some(3), "{said}");
     assert!(said.contains("is on a file system that is mounted"), "{said}");
+    // And beside one that is stale, it is counted in the last line.
+    let here = file(disk.folder.path(), "here", 1 << 20);
+    let (own, both) = (format!("{manifest}.own"), format!("{manifest}.both"));
+    forerun(&["manifest", "snapshot", "--quiet", "-o", &own, &here]).assert().code(0);
+    forerun(&["manifest", "merge", "--quiet", "-o", &both, &manifest, &own]).assert().code(0);
+    file(disk.folder.path(), "here", 2 << 20);
+    let judged = forerun(&["manifest", "verify", &both]).output().expect("it runs");
+    let last = String::from_utf8_lossy(&judged.stderr).into_owned();
+    assert_eq!(judged.status.code(), Some(3), "{last}");
+    if json(&["manifest", "show", &both, "--json"])["files"].as_array().is_some_and(|files| files.len() == 2)
+    {
+        assert!(last.contains("1 of 2 entries are stale, 1 on file systems that are not mounted"), "{last}");
+    }
     disk.mount_again();
     forerun(&["manifest", "verify", &manifest]).assert().code(0);
 }

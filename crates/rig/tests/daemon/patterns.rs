@@ -239,3 +239,49 @@ fn a_scheme_that_is_named_decides_alone_and_its_log_is_replayed_to_the_same_byte
         }
     }
 }
+
+/// A file system that is mounted when the daemon is at work, and another of the same number after it: the second has in the place of the first's small file a
+/// larger one. The daemon sees all of the machine, since it can be confined only to what is mounted; it decides by one scheme, and on nothing but reads.
+#[test]
+fn who_strides_on_a_file_system_that_was_mounted_later_is_read_ahead_of() {
+    let Some(rig) = Rig::new("net", 96) else { return };
+    if rig.strided(false).is_none_or(|mut alone| !alone.wait().expect("it ends").success()) {
+        return eprintln!("skipped: needs python3");
+    }
+    let (device, mount) = (rig.device.clone().expect("mounted"), rig.text("mount"));
+    let small = || {
+        fs::remove_file(rig.path("mount/big")).expect("ours");
+        fs::write(rig.path("mount/big"), vec![7; 2 << 20]).expect("room on disk");
+        fs::metadata(rig.path("mount/big")).expect("just written").ino()
+    };
+    let window = rig.setting();
+    let inode = small();
+    run(&["umount", &mount]).expect("nobody uses it");
+    let watch = Watch::start(DaemonOptions { only: Vec::new(), ..rig.options(false, Some("stride"), None) });
+    let read = |bytes: usize| {
+        run(&["mount", "-o", "noatime", &device, &mount]).expect("as before");
+        fs::write(&rig.knob, &window).expect("it was set before");
+        assert_eq!(fs::metadata(rig.path("mount/big")).expect("it is there").len(), bytes as u64);
+        assert!(rig.strided(false).expect("as before").wait().expect("it ends").success());
+    };
+    // It is known from now on, and how long its file is.
+    read(2 << 20);
+    // What is in flight when a reader ends holds it for a moment.
+    let begun = Instant::now();
+    while let Err(problem) = run(&["umount", &mount]) {
+        assert!(begun.elapsed() < SOON, "{problem}");
+        std::thread::yield_now();
+    }
+    run(&[EXT4.make, &[&device]].concat()).expect("nobody uses it");
+    run(&["mount", "-o", "noatime", &device, &mount]).expect("just made");
+    fs::write(rig.path("mount/big"), vec![7; 96 << 20]).expect("room on disk");
+    assert_eq!(fs::metadata(rig.path("mount/big")).expect("just written").ino(), inode, "the first file");
+    run(&["umount", &mount]).expect("nobody uses it");
+    read(96 << 20);
+    let (_, said, sums) = watch.all();
+    let ours: Vec<_> = said.into_iter().filter(|said| said.file.ends_with("mount/big")).collect();
+    let is_on = |said: &Pattern| matches!(said.what, What::On { reverse: false, step: 64, .. });
+    let places = |said: &Pattern| matches!(said.what, What::Over { places: 200.., .. });
+    assert!(ours.iter().any(is_on), "{ours:?} {sums:?}");
+    assert!(ours.iter().any(places) && sums.patterns.pages > 4 * 200, "{ours:?} {sums:?}");
+}

@@ -177,6 +177,14 @@ fn lists_of_processors_are_read_as_sysfs_writes_them() {
 fn every_refusal_names_its_remedy() {
     let shown = unsupported(TracefsError::NotMounted).to_string();
     assert!(shown.contains("mount -t tracefs"), "{shown}");
+    assert!(unsupported(TracefsError::NoProc).to_string().contains("/proc is not mounted; as root: mount"));
+    for error in [TracefsError::NotMounted, TracefsError::Denied { path: "/sys/kernel/tracing".into() }] {
+        assert!(unsupported_to(&error, false).to_string().contains("run as root"));
+        let shown = unsupported_to(&error, true).to_string();
+        assert!(shown.contains("name space of users") && !shown.contains("; run as root"), "{shown}");
+    }
+    let sysfs = session::no_processors().to_string();
+    assert!(sysfs.contains("mount -t sysfs sysfs /sys"), "{sysfs}");
     assert!(matches!(refused(io::Error::from_raw_os_error(libc::EACCES)), RecordError::Unsupported { .. }));
     assert!(matches!(refused(io::Error::from_raw_os_error(libc::ENOSYS)), RecordError::Unsupported { .. }));
     assert!(matches!(refused(io::Error::from_raw_os_error(libc::EMFILE)), RecordError::Ring(_)));

@@ -96,11 +96,17 @@ pub(super) fn draw(frame: &mut Frame<'_>, screen: &Screen, figures: &WatchFigure
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let first = match &screen.trouble {
         // What is said of the daemon is old then.
-        Some(trouble) => Line::styled(trouble.clone(), screen.style(Color::Red).add_modifier(Modifier::BOLD)),
-        None => Line::from(vec![Span::styled("Forerun", bold), Span::raw(title(figures))]),
+        Some(trouble) => {
+            Line::styled(human::plain(trouble), screen.style(Color::Red).add_modifier(Modifier::BOLD))
+        }
+        None => Line::from(vec![
+            Span::styled("Forerun", bold),
+            Span::raw(human::plain(&title(figures)).into_owned()),
+        ]),
     };
     frame.render_widget(Paragraph::new(first), areas[0]);
-    let lines: Vec<Line<'_>> = sums(figures).into_iter().map(Line::from).collect();
+    let lines = sums(figures).into_iter().map(|line| Line::from(human::plain(&line).into_owned()));
+    let lines: Vec<Line<'_>> = lines.collect();
     let block = |title: &'static str| Block::new().borders(Borders::TOP).title(title);
     let earned = Paragraph::new(lines).wrap(Wrap { trim: true }).block(block(" earned "));
     frame.render_widget(earned, areas[1]);
@@ -109,7 +115,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, screen: &Screen, figures: &WatchFigure
     let decisions = figures.decisions.iter().rev().map(|said| {
         let file = said.file.rsplit('/').next().unwrap_or_default();
         let ago = time(figures.now_ns.saturating_sub(said.at_ns));
-        Line::from(format!("{ago} ago: {} (pid {}) {file} {}", said.program, said.pid, said.text))
+        let line = format!("{ago} ago: {} (pid {}) {file} {}", said.program, said.pid, said.text);
+        Line::from(human::plain(&line).into_owned())
     });
     let decisions: Vec<Line<'_>> = decisions.collect();
     frame.render_widget(Paragraph::new(decisions).block(block(" decisions ")), areas[4]);
@@ -121,10 +128,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, screen: &Screen, figures: &WatchFigure
 fn streams_table(frame: &mut Frame<'_>, area: Rect, figures: &WatchFigures, block: Block<'_>) {
     let row = |stream: &crate::commands::watch_all::StreamFigures| {
         Row::new([
-            stream.program.clone(),
+            human::plain(&stream.program).into_owned(),
             stream.pid.to_string(),
-            stream.file.rsplit('/').next().unwrap_or_default().to_owned(),
-            stream.kind.clone(),
+            human::plain(stream.file.rsplit('/').next().unwrap_or_default()).into_owned(),
+            human::plain(&stream.kind).into_owned(),
             stream.rate_percent.map_or_else(|| "–".into(), |rate| human::times(human::float(rate) / 100.0)),
         ])
     };
@@ -144,7 +151,7 @@ fn streams_table(frame: &mut Frame<'_>, area: Rect, figures: &WatchFigures, bloc
 fn programs_table(frame: &mut Frame<'_>, area: Rect, figures: &WatchFigures, block: Block<'_>) {
     let row = |program: &crate::commands::watch_all::ProgramFigures| {
         Row::new([
-            program.name.clone(),
+            human::plain(&program.name).into_owned(),
             human::count(program.misses),
             pages(program.missed_pages),
             human::count(program.windows_kept),
@@ -176,7 +183,8 @@ pub(super) fn text(figures: &WatchFigures) -> String {
         let (count, missed) = (human::count(program.misses), pages(program.missed_pages));
         lines.push(format!("missed: {} {count} times, {missed}", program.name));
     }
-    lines.join("\n") + "\n"
+    // What programs and files are called their owners chose.
+    lines.iter().map(|line| human::plain(line).into_owned() + "\n").collect()
 }
 
 #[cfg(test)]
@@ -227,6 +235,23 @@ mod tests {
                 .draw(|frame| draw(frame, &Screen::default(), &figures()))
                 .expect("no terminal is too small");
         }
+    }
+
+    #[test]
+    fn names_make_no_lines_of_their_own_and_do_not_steer_the_terminal() {
+        let mut figures = figures();
+        let evil = || "evil\nForerun 9, all is well\u{1b}[31m\u{202e}".to_owned();
+        figures.streams[0].file = evil();
+        figures.programs[0].name = evil();
+        figures.decisions[0].program = evil();
+        let lines = text(&figures);
+        let steers = |text: &str| text.contains(|of: char| of != '\n' && of.is_control() || of == '\u{202e}');
+        assert!(!steers(&lines) && lines.matches("all is well").count() == 2, "{lines:?}");
+        assert!(!lines.contains("\nForerun 9, all"), "{lines}");
+        let mut terminal = Terminal::new(TestBackend::new(160, 40)).expect("in memory");
+        terminal.draw(|frame| draw(frame, &Screen::default(), &figures)).expect("drawn");
+        let drawn = terminal.backend().to_string();
+        assert!(!steers(&drawn) && drawn.matches(r"\n").count() == 3, "{drawn}");
     }
 
     #[test]
