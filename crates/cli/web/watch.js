@@ -46,7 +46,7 @@ function headline(f) {
 function reasons(f) {
   const lines = [], { sums, runs } = f;
   if (runs.without_ns) {
-    lines.push(`Known programs waited ${duration(runs.waited_ns)} for reads, and by the runs that were held out would have waited ${duration(runs.without_ns)}.`);
+    lines.push(`Known programs waited ${duration(runs.waited_ns)} for reads, and without would have waited ${duration(runs.without_ns)} (estimated).`);
   }
   if (sums.pattern_readers) {
     const vain = sums.pattern_readers_slow ? `, ${count(sums.pattern_readers_slow)} of them in vain` : "";

@@ -7,9 +7,9 @@
 //!             └─▶ replay beside the run, learn, measure ─▶ merge ─▶ keep
 //! ```
 //!
-//! What a run waited is how long its threads slept in state D. What it would have waited without is what the last run that was
-//! not read ahead of waited for each page that it loaded, times the pages that this one needed. One run in twenty is held
-//! out for that, so that the figure does not grow old.
+//! What a run waited is how long its threads slept in state D. What it would have waited without is an estimate: what the last run that was
+//! not read ahead of waited for each page that it loaded, times the pages that this one needed, and no more than whole runs took that were left
+//! alone. One run in twenty is held out for that, so that the figure does not grow old.
 
 use crate::ahead::{Ahead, AheadError, Wished};
 use crate::density::{Dense, Density};
@@ -25,6 +25,7 @@ use crate::ring::{Beside, Scope};
 use crate::session::{self, Plan, RING_BYTES, RING_BYTES_OF_OURS};
 use crate::store::Store;
 use crate::touches::Points;
+use crate::unnamed::Unnamed;
 use crate::volumes::Volumes;
 pub use crate::worth::Decision;
 use crate::{attached, crew, names, snapshot, subvolume, sys, touches, worth};
@@ -115,6 +116,10 @@ pub struct Report {
     pub run: History,
     /// Whether there is a run to compare with, so that `run.without` says something.
     pub estimated: bool,
+    /// What was loaded from file systems that are not read ahead of.
+    pub unnamed: Vec<Unnamed>,
+    /// Whether all that a process had started before it was followed was found: else what was waited and used is more than is told.
+    pub all_followed: bool,
     /// Processor time of Forerun, nanoseconds.
     pub cpu: u64,
     /// Events that did not fit into the ring.
@@ -287,6 +292,8 @@ fn leave_alone(
         rotating: false,
         run: History { elapsed: timed.elapsed, ..History::default() },
         estimated: false,
+        unnamed: Vec::new(),
+        all_followed: true,
         cpu: sys::own_cpu(),
         lost: 0,
         touches: true,
@@ -320,25 +327,23 @@ fn watched(
         replay.stop();
     }
     let done = done?;
-    let (lost, ended) = (done.lost, done.ended);
+    let (lost, ended, all_followed) = (done.lost, done.ended, done.whole);
     let mut learner = done.collector;
     learner.close();
     if wants_names(options, decision, ended) {
         find_names(&mut learner);
     }
-    let mut replayed = replay.as_ref().map(Replay::sums).unwrap_or_default();
-    if !touches && !by_frames {
-        // Nothing tells what is used: it counts as used, and waits say whether it earns anything.
-        replayed.used = replayed.pages - replayed.metadata_pages;
-    }
-    let past = known.as_ref().map_or(&[][..], |known| &known.history);
+    let replayed = sums(replay.as_ref(), touches || by_frames);
+    let unnamed = learner.unnamed();
+    // What was waited by some of it alone is compared with nothing.
+    let past = known.as_ref().filter(|_| all_followed);
     let (run, estimate) = how_it_went(&learner, replay.as_ref().map(|_| &replayed), past, done.elapsed);
     let wished = learner.ahead.as_ref().map(Ahead::wished);
     let wished = wished.filter(|wished| options.scheme.is_some() || wished.pages > 0);
     let dense = learner.density.as_ref().map(Density::sums).filter(|dense| dense.strips > 0);
     let beside = learner.neighbours.as_ref().map(|of| of.sums).filter(|sums| sums.files > 0);
     let rotating = replay.as_ref().is_some_and(|replay| replay.rotating);
-    let mut manifest = combine(known, learner, replay.take(), key, run, touches);
+    let mut manifest = combine(known, learner, replay.take(), key, (run, all_followed), touches);
     // Part of a run is not to be compared with whole ones.
     let whole = !ended.is_stopped();
     if whole && options.process.is_none() {
@@ -358,6 +363,8 @@ fn watched(
         rotating,
         run,
         estimated: estimate.is_some(),
+        unnamed,
+        all_followed,
         cpu: sys::own_cpu(),
         lost,
         touches,
@@ -400,14 +407,26 @@ fn learner(
     Ok(learner)
 }
 
+/// What a replay did, if there was one. Where nothing tells what is used it counts as used, and waits say whether it earns anything.
+fn sums(replay: Option<&Replay>, uses_are_told: bool) -> Replayed {
+    let did = replay.map(Replay::sums).unwrap_or_default();
+    if uses_are_told { did } else { Replayed { used: did.pages - did.metadata_pages, ..did } }
+}
+
 /// What a run took and waited, and what it would have waited without being read ahead of.
 fn how_it_went(
     learner: &Learner,
     replayed: Option<&Replayed>,
-    past: &[History],
+    known: Option<&Manifest>,
     elapsed: Duration,
 ) -> (History, Option<u64>) {
-    let estimate = replayed.and_then(|did| without(past, learner.loaded + did.used + did.metadata_pages));
+    // What read nothing ahead has spared nothing.
+    let did = replayed.filter(|did| did.pages > 0);
+    let needed = did.map(|did| learner.loaded + did.used + did.metadata_pages);
+    let estimate = needed.and_then(|needed| {
+        let known = known?;
+        without(&known.history, &known.times.alone, needed)
+    });
     let run = History {
         replayed: replayed.is_some(),
         elapsed: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
@@ -492,11 +511,18 @@ fn what_is_known(options: &FollowOptions) -> Known {
     Known { key, known, volumes: Volumes::now(), damaged }
 }
 
-/// What a run that needed so many pages would have waited, by the last run that was not read ahead of and loaded something.
-fn without(history: &[History], needed: u64) -> Option<u64> {
-    let alone = history.iter().rev().find(|run| !run.replayed && run.loaded > 0)?;
-    let waited = u128::from(alone.waited) * u128::from(needed) / u128::from(alone.loaded);
-    u64::try_from(waited).ok()
+/// What a run that needed so many pages would have waited, about: by the page, as the last run waited that was not read ahead of and loaded
+/// something. No more than whole runs took that were not read ahead of and loaded about as much; of a run that waited in several threads at once
+/// as many times that as it waited at once.
+fn without(history: &[History], left_alone: &[Timed], needed: u64) -> Option<u64> {
+    let like = history.iter().rev().find(|run| !run.replayed && run.loaded > 0)?;
+    let times = |of: u64, parts: u64, all: u64| u128::from(of) * u128::from(parts) / u128::from(all.max(1));
+    let waited = times(like.waited, needed, like.loaded);
+    let timed = left_alone.iter().filter(|run| run.pages >= needed / 2).map(|run| run.elapsed);
+    let watched = history.iter().filter(|run| !run.replayed && run.loaded >= needed / 4 * 3);
+    let longest = timed.chain(watched.map(|run| run.elapsed)).max();
+    let most = longest.map(|longest| times(longest, like.waited, like.elapsed).max(u128::from(longest)));
+    u64::try_from(waited.min(most.unwrap_or(u128::MAX))).ok()
 }
 
 /// Whether files without a name are looked for. Of a process whose manifest is known most have one, and whoever watches all programs has other
@@ -527,18 +553,19 @@ fn find_names(learner: &mut Learner) {
     learner.name(found.into_iter().map(|(file, path)| (file, path.to_string_lossy().into_owned())));
 }
 
-/// The old manifest without what is stale, and the new recording in it.
+/// The old manifest without what is stale, and the new recording in it. Of a run of which not all was followed no figure is kept, and what it was
+/// not seen to use is not taken for unused.
 fn combine(
     known: Option<Manifest>,
     learner: Learner,
     replay: Option<Replay>,
     key: Key,
-    run: History,
+    (run, all_followed): (History, bool),
     touches: bool,
 ) -> Manifest {
     let (standing, stale) = replay.as_ref().map(Replay::verdicts).unwrap_or_default();
     let mut new = learner.into_manifest(key, &standing);
-    new.history.push(run);
+    new.history.extend(all_followed.then_some(run));
     let Some(mut manifest) = known else { return new };
     let mut number = 0;
     manifest.files.retain(|_| {
@@ -548,7 +575,7 @@ fn combine(
     if run.replayed {
         metadata_again(&manifest, &mut new);
     }
-    if run.replayed && !touches {
+    if run.replayed && !(touches && all_followed) {
         files_again(&manifest, &mut new);
     }
     manifest.take_in(new);
@@ -711,10 +738,48 @@ mod tests {
     #[test]
     fn what_it_would_have_waited_follows_the_last_run_that_was_left_alone() {
         let alone = |waited, loaded| History { waited, loaded, ..History::default() };
-        assert_eq!(without(&[], 5), None);
-        assert_eq!(without(&[alone(9, 0)], 5), None, "all was in memory");
+        assert_eq!(without(&[], &[], 5), None);
+        assert_eq!(without(&[alone(9, 0)], &[], 5), None, "all was in memory");
         let history = [alone(1000, 10), alone(500, 10), ran(true, 1, 2), alone(7, 0)];
-        assert_eq!(without(&history, 20), Some(1000));
+        assert_eq!(without(&history, &[], 20), Some(1000));
+    }
+
+    #[test]
+    fn what_it_would_have_waited_is_no_more_than_whole_runs_took_that_were_left_alone() {
+        let recorded = |waited, elapsed| History { waited, elapsed, loaded: 100, ..History::default() };
+        let one = |elapsed, pages| vec![Timed { elapsed, pages }];
+        let history = [recorded(900, 1000)];
+        assert_eq!(without(&history, &[], 120), Some(1000), "by the page it would be 1080");
+        assert_eq!(without(&history, &[], 100), Some(900));
+        assert_eq!(without(&history, &one(700, 100), 300), Some(2700), "it loaded too little to be compared");
+        let [short, long] = [one(700, 100), one(1050, 100)];
+        assert_eq!(without(&history, &[short, long].concat(), 120), Some(1050));
+        assert_eq!(
+            without(&history, &one(700, 160), 200),
+            Some(700),
+            "a recording of half as much says less"
+        );
+        let threads = [recorded(4000, 1000)];
+        assert_eq!(without(&threads, &one(700, 160), 160), Some(2800), "four threads waited at once");
+    }
+
+    #[test]
+    fn of_a_run_that_was_followed_in_part_no_figure_is_kept_and_nothing_is_taken_for_unused() {
+        let of = |recordings| {
+            let mut manifest = Manifest::new(Key::Named { kind: "unit".into(), name: "a".into() });
+            (manifest.recordings, manifest.file_systems) = (recordings, vec![FileSystem::default()]);
+            let runs = vec![Run { first: 0, pages: 8, rank: 0, seen: recordings }];
+            manifest.files = vec![File { inode: 5, runs, ..File::default() }];
+            manifest
+        };
+        let after = |all_followed: bool| {
+            let points = Points { ids: vec![], narrow: vec![], touches: true, kinds: BTreeMap::new() };
+            let learner = Learner::new(points, Volumes::default(), None);
+            let key = Key::Named { kind: "unit".into(), name: "a".into() };
+            let known = combine(Some(of(1)), learner, None, key, (ran(true, 1, 9), all_followed), true);
+            (known.history.len(), known.files[0].runs[0].seen)
+        };
+        assert_eq!((after(true), after(false)), ((1, 1), (0, 2)));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::sample::{self, Sample, SampleError};
 use crate::session::{Collect, Tally};
 use crate::sys;
 use crate::touches::{Points, Touch};
+use crate::unnamed::{Elsewhere, Unnamed};
 use crate::volumes::{self, Volume, Volumes};
 use forerun_core::engine::Seen;
 use forerun_manifest::run::pack;
@@ -153,6 +154,8 @@ pub(crate) struct Learner {
     known: BTreeMap<FileId, Known>,
     paths: BTreeMap<FileId, String>,
     threads: BTreeMap<u32, Thread>,
+    /// Of file systems that are not read ahead of.
+    elsewhere: Elsewhere,
     rank: u32,
     stretches: usize,
     /// How long threads slept, all together, nanoseconds.
@@ -182,6 +185,7 @@ impl Learner {
             known: BTreeMap::new(),
             paths: BTreeMap::new(),
             threads: BTreeMap::new(),
+            elsewhere: Elsewhere::default(),
             rank: 0,
             stretches: 0,
             waited: 0,
@@ -239,6 +243,9 @@ impl Learner {
                 }
                 thread.asked = Some((file, last));
                 let end = last.saturating_add(1);
+                if self.volumes.by_device(file.major, file.minor).is_none() {
+                    self.elsewhere.touched(file, end - first);
+                }
                 let read = matches!(touch, Touch::Read(..));
                 let missed = thread.asks(file, first, read);
                 self.dense(time, file, first, missed);
@@ -259,6 +266,9 @@ impl Learner {
                     self.dense(time, file, page, true);
                 }
                 let file = self.volumes.of_block_device(file).map_or(file, Volume::metadata_file);
+                if self.volumes.by_device(file.major, file.minor).is_none() {
+                    self.elsewhere.loaded(file, pages);
+                }
                 self.loaded += pages;
                 self.note(file, first, end);
             }
@@ -388,6 +398,11 @@ impl Learner {
                 && volume.is_some_and(|volume| !volume.finds_by_inode() && *id != volume.metadata_file())
         };
         self.known.keys().filter(|id| nameless(id)).copied().collect()
+    }
+
+    /// What was loaded from file systems that are not read ahead of.
+    pub(crate) fn unnamed(&self) -> Vec<Unnamed> {
+        self.elsewhere.list(&self.volumes, self.points.touches)
     }
 
     /// Whether several files of a file system may have one number.

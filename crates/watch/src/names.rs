@@ -65,7 +65,7 @@ impl Mounts {
         Self::parse(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
     }
 
-    fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let mount = |line: &str| {
             let mut fields = line.split(' ');
             let id = fields.next()?.parse().ok()?;

@@ -139,7 +139,7 @@ pub fn record(options: &RecordOptions, progress: &mut dyn FnMut(Progress)) -> Re
     collector.for_command = argv.is_some();
     let done = session::run(&plan, collector, progress)
         .map_err(|error| Rescue::unbegun(options.rescue.as_ref(), error))?;
-    let session::Outcome { mut collector, lost, ended, elapsed } = done;
+    let session::Outcome { mut collector, lost, ended, elapsed, .. } = done;
     let unkept = collector.finish();
     let (without_data, below_stacked) = (collector.without_data, collector.below_stacked);
     Ok(Recording { trace: collector.into_trace(), lost, without_data, below_stacked, ended, elapsed, unkept })

@@ -10,7 +10,7 @@
 #![expect(unsafe_code, reason = "perf_event_open and its shared ring have no safe interface")]
 
 use crate::sample::{HEADER_BYTES, record_bytes};
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -85,7 +85,8 @@ pub(crate) enum Scope {
         /// Places among those that the ring is opened with.
         quiet: (usize, usize),
     },
-    /// Those of a process with one thread, from [`Ring::enable`] on, and of all that it starts.
+    /// Those of this process and of all that it starts, or has started: of each that is attached ([`Ring::attach`]), from [`Ring::switch`] on,
+    /// and of all that those start from then on.
     Process(u32),
     /// Those of programs that the opening thread starts later, from their `exec` on, and of their children.
     StartedByThisThread,
@@ -102,9 +103,21 @@ pub(crate) enum Beside {
     TasksAndSwitches,
 }
 
+/// What a thread is attached by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// Tracepoints.
+    pub(crate) ids: &'a [u64],
+    pub(crate) beside: Beside,
+    /// Expressions by which the kernel drops what does not matter: of all, and of single ones by their place in `ids`.
+    pub(crate) filter: Option<&'a CStr>,
+    pub(crate) narrow: &'a [(usize, CString)],
+}
+
 /// Some tracepoints on one processor.
 #[derive(Debug)]
 pub(crate) struct Ring {
+    cpu: i32,
     /// The event whose memory it is.
     fd: OwnedFd,
     /// Further events that write into it.
@@ -137,11 +150,17 @@ impl Ring {
         let page = rustix::param::page_size();
         let data_bytes = pages * page;
         let (&first, rest) = ids.split_first().expect("a ring has a tracepoint");
+        let is_attached = matches!(scope, Scope::Process(_));
         let wakes = |at: usize| match scope {
             Scope::EveryoneAtOnce { quiet } => !(quiet.0..quiet.1).contains(&at),
             _ => false,
         };
-        let fd = open_event(first, cpu, scope, beside, (!wakes(0)).then_some(data_bytes))?;
+        // Those who are attached come and go, and what has the memory stays.
+        let fd = if is_attached {
+            open_holder(cpu, data_bytes)?
+        } else {
+            open_event(first, cpu, scope, beside, (!wakes(0)).then_some(data_bytes))?
+        };
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours, and the
         // descriptor is open. The result is checked before it is used.
         let map = unsafe {
@@ -158,14 +177,43 @@ impl Ring {
             return Err(io::Error::last_os_error());
         }
         let map = NonNull::new(map.cast()).ok_or_else(|| io::Error::other("a mapping at address zero"))?;
-        let mut ring = Self { fd, others: Vec::new(), map, page, data_bytes, scratch: Vec::new() };
-        for (&id, at) in rest.iter().zip(1..) {
-            let other = open_event(id, cpu, scope, Beside::Nothing, (!wakes(at)).then_some(data_bytes))?;
-            // SAFETY: the call takes the number of an open descriptor and no memory.
-            check(unsafe { libc::ioctl(other.as_raw_fd(), IOC_SET_OUTPUT as _, ring.fd.as_raw_fd()) })?;
-            ring.others.push(other);
+        let mut ring = Self { cpu, fd, others: Vec::new(), map, page, data_bytes, scratch: Vec::new() };
+        for (&id, at) in rest.iter().zip(1..).take_while(|_| !is_attached) {
+            ring.add(open_event(id, cpu, scope, Beside::Nothing, (!wakes(at)).then_some(data_bytes))?)?;
         }
         Ok(ring)
+    }
+
+    /// Takes an event in that writes into this ring.
+    fn add(&mut self, event: OwnedFd) -> io::Result<()> {
+        // SAFETY: the call takes the number of an open descriptor and no memory.
+        check(unsafe { libc::ioctl(event.as_raw_fd(), IOC_SET_OUTPUT as _, self.fd.as_raw_fd()) })?;
+        self.others.push(event);
+        Ok(())
+    }
+
+    /// Opens tracepoints of a thread that is there, and of all that it starts from now on, switched off.
+    ///
+    /// # Errors
+    /// What the system said; then some may be open.
+    pub(crate) fn attach(&mut self, wanted: &Wanted<'_>, thread: u32) -> io::Result<()> {
+        let first = self.len();
+        for (&id, at) in wanted.ids.iter().zip(0..) {
+            let beside = if at == 0 { wanted.beside } else { Beside::Nothing };
+            self.add(open_event(id, self.cpu, Scope::Process(thread), beside, Some(self.data_bytes))?)?;
+            wanted.filter.iter().try_for_each(|filter| self.filter_one(first + at, filter))?;
+        }
+        wanted.narrow.iter().try_for_each(|(at, text)| self.filter_one(first + at, text))
+    }
+
+    /// How many events it has.
+    pub(crate) fn len(&self) -> usize {
+        1 + self.others.len()
+    }
+
+    /// Closes all of its events but so many, the first of which has the memory; those of whoever was started since go with them.
+    pub(crate) fn close_behind(&mut self, left: usize) {
+        self.others.truncate(left.max(1) - 1);
     }
 
     /// All its events.
@@ -317,6 +365,21 @@ impl Drop for Ring {
         let result = unsafe { libc::munmap(self.map.as_ptr().cast(), self.page + self.data_bytes) };
         debug_assert_eq!(result, 0, "unmapping our own mapping");
     }
+}
+
+/// An event of the calling thread that counts nothing and has a ring that others write into, which wakes when a quarter of it is full.
+fn open_holder(cpu: i32, data_bytes: usize) -> io::Result<OwnedFd> {
+    let attr = Attr {
+        kind: TYPE_SOFTWARE,
+        size: 96,
+        config: DUMMY,
+        sample_type: SAMPLE_TYPE,
+        flags: FLAG_DISABLED | FLAG_WATERMARK | FLAG_USE_CLOCKID,
+        wakeup: u32::try_from(data_bytes / 4).unwrap_or(u32::MAX),
+        clockid: libc::CLOCK_MONOTONIC,
+        ..Attr::default()
+    };
+    open_attr(&attr, 0, cpu)
 }
 
 /// Opens one tracepoint; it makes its ring readable at each event, or when a quarter of so many bytes is full.

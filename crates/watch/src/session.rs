@@ -12,8 +12,9 @@
 //! ```
 
 use crate::behind;
+use crate::kin;
 use crate::outcome::{self, Ended, Progress, RecordError};
-use crate::ring::{Beside, Ring, Scope};
+use crate::ring::{Beside, Ring, Scope, Wanted};
 use crate::signals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
@@ -108,6 +109,8 @@ pub(crate) struct Outcome<C> {
     pub(crate) lost: u64,
     pub(crate) ended: Ended,
     pub(crate) elapsed: Duration,
+    /// Everybody whose events are taken was found: of a process that somebody else has started, all that it had started by then.
+    pub(crate) whole: bool,
 }
 
 /// Opens the rings and hands their records to `collector` until the command ends, the time is over, the flag is set or
@@ -123,8 +126,11 @@ pub(crate) fn run<C: Collect>(
     let [own, everyone] = plan.ring_bytes;
     let mut rings = open_rings(plan.ids, plan.scope, own, plan)?;
     let counted = rings.len();
-    if matches!(plan.scope, Scope::Everyone | Scope::Process(_)) {
-        rings.iter().try_for_each(Ring::enable)?;
+    let mut whole = true;
+    match plan.scope {
+        Scope::Everyone => rings.iter().try_for_each(Ring::enable)?,
+        Scope::Process(pid) => whole = attach(&mut rings, plan, pid)?,
+        _ => {}
     }
     if !plan.everyone.is_empty() {
         let further = open_rings(
@@ -146,7 +152,15 @@ pub(crate) fn run<C: Collect>(
     let ended = session.run(plan, &mut running, progress)?;
     let stopped = is_set(plan.stop);
     let status = if stopped { running.pass_on()? } else { running.end()? };
-    session.finish(how(ended, status, stopped), progress)
+    let done = session.finish(how(ended, status, stopped), progress)?;
+    Ok(Outcome { whole, ..done })
+}
+
+/// A process with all that it has started by now; whether all of them were found.
+fn attach(rings: &mut [Ring], plan: &Plan<'_>, pid: u32) -> Result<bool, RecordError> {
+    let (filter, narrow) = filters(plan)?;
+    let wanted = Wanted { ids: plan.ids, beside: plan.beside, filter: filter.as_deref(), narrow: &narrow };
+    kin::attach(rings, &wanted, pid).map_err(refused)
 }
 
 /// Runs a command and watches nothing of it, until it ends or the flag is set.
@@ -271,7 +285,7 @@ impl<C: Collect> Session<C> {
             }
             None => behind::close(self.rings, Ring::descriptors),
         }
-        Ok(Outcome { collector: self.collector, lost, ended, elapsed })
+        Ok(Outcome { collector: self.collector, lost, ended, elapsed, whole: true })
     }
 }
 
@@ -450,12 +464,23 @@ pub(crate) fn no_processors() -> RecordError {
     RecordError::Unsupported { what, remedy: "mount /sys (as root: mount -t sysfs sysfs /sys)".to_owned() }
 }
 
+/// Of all tracepoints, and of single ones by their place.
+type Filters = (Option<CString>, Vec<(usize, CString)>);
+
+/// Filters of a plan.
+fn filters(plan: &Plan<'_>) -> io::Result<Filters> {
+    let filter = plan.filter.map(|text| CString::new(text).map_err(io::Error::from)).transpose()?;
+    let narrow = plan.narrow.iter().map(|(at, text)| Ok((*at, CString::new(text.as_str())?)));
+    Ok((filter, narrow.collect::<io::Result<_>>()?))
+}
+
 /// The rings of a plan, with its filters in place.
 fn open_rings(ids: &[u64], scope: Scope, bytes: usize, plan: &Plan<'_>) -> Result<Vec<Ring>, RecordError> {
     let rings = rings_of(ids, scope, plan.beside, bytes)?;
-    let filter = plan.filter.map(|text| CString::new(text).map_err(io::Error::from)).transpose()?;
-    let narrow = plan.narrow.iter().map(|(at, text)| Ok((*at, CString::new(text.as_str())?)));
-    let narrow: Vec<(usize, CString)> = narrow.collect::<io::Result<_>>()?;
+    if matches!(scope, Scope::Process(_)) {
+        return Ok(rings); // whoever is attached brings them
+    }
+    let (filter, narrow) = filters(plan)?;
     for ring in &rings {
         filter.iter().try_for_each(|filter| ring.filter(filter)).map_err(refused)?;
         narrow.iter().try_for_each(|(at, text)| ring.filter_one(*at, text)).map_err(refused)?;

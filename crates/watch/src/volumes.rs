@@ -214,6 +214,11 @@ impl Volumes {
     }
 }
 
+/// Whether file systems of a kind are.
+pub(crate) fn is_kind_read_ahead(kind: &str) -> bool {
+    KINDS.contains(&kind)
+}
+
 /// Whether events of a device are of files that are worth reading ahead.
 pub(crate) fn are_local((major, minor): (u32, u32)) -> bool {
     let mounts = Mounts::of_this_process();

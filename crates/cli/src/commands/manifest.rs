@@ -14,6 +14,7 @@ use forerun_watch::follow::{self, FollowOptions};
 use forerun_watch::replay::{self, Replayed};
 use forerun_watch::snapshot::{self, Verdict};
 use forerun_watch::store;
+use forerun_watch::unnamed::Unnamed;
 use forerun_watch::volumes::Volumes;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -176,10 +177,25 @@ struct WrittenJson {
     files: u64,
     file_pages: u64,
     metadata_pages: u64,
+    /// Of a recording: what was loaded from file systems that are not read ahead of, and which those are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unnamed_pages: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unnamed: Option<Vec<String>>,
 }
 
 /// Writes a manifest and says so.
 fn wrote(path: &Path, manifest: &Manifest, ui: &Ui) -> Result<(), CliError> {
+    wrote_with(path, manifest, None, ui)
+}
+
+/// The same of a recording, with what is not in it.
+fn wrote_with(
+    path: &Path,
+    manifest: &Manifest,
+    unnamed: Option<&[Unnamed]>,
+    ui: &Ui,
+) -> Result<(), CliError> {
     let size = store::write(path, manifest).map_err(|problem| CliError::failure("", problem))?;
     let json = WrittenJson {
         file: path.display().to_string(),
@@ -187,6 +203,8 @@ fn wrote(path: &Path, manifest: &Manifest, ui: &Ui) -> Result<(), CliError> {
         files: manifest.files.len() as u64,
         file_pages: manifest.file_pages(),
         metadata_pages: manifest.metadata_pages(),
+        unnamed_pages: unnamed.map(|all| all.iter().map(|one| one.pages).sum()),
+        unnamed: unnamed.map(|all| all.iter().map(|one| one.what.clone()).collect()),
     };
     if ui.json {
         return ui.print_json(&json);
@@ -224,7 +242,10 @@ fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
     let report =
         follow::follow(&options, &mut |_| {}).map_err(|error| watch::problem("manifest record", error))?;
     watch::remarks(&report, ui);
-    wrote(&args.output, &report.manifest, ui)?;
+    wrote_with(&args.output, &report.manifest, Some(&report.unnamed), ui)?;
+    if !ui.json {
+        watch::unnamed(&report).iter().for_each(|line| ui.say(line));
+    }
     watch::ended("record", report.ended)
 }
 
@@ -376,7 +397,7 @@ fn show(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
         text.push('\n');
     }
     for run in &manifest.history {
-        let how = if run.replayed { "read ahead of" } else { "left alone" };
+        let how = if run.replayed { "read ahead of" } else { "recorded" };
         let _ = write!(text, "  run         {how}: {}", nanos(run.elapsed));
         if manifest.exports.is_empty() {
             let _ = write!(text, ", waited {}", nanos(run.waited));
@@ -384,7 +405,7 @@ fn show(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
             let _ = write!(text, ", {} read ahead, of it {} used", bytes(run.loaded), bytes(run.used));
         }
         if run.without > 0 {
-            let _ = write!(text, ", without {} (hold-out)", nanos(run.without));
+            let _ = write!(text, ", without {} (estimated)", nanos(run.without));
         }
         text.push('\n');
     }

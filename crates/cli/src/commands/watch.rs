@@ -34,7 +34,7 @@ Examples:
 A run is known by its program, its arguments and the folder it is started in. What it loaded, in which order, is kept as a
 manifest (docs/manifest.md) in /var/lib/forerun/manifests, for users in ~/.local/state/forerun/manifests. Files that have
 changed since are skipped. Nothing is written beside the manifest and nothing evicted. One run in twenty is not read ahead of, so
-that what the others earned is measured and not guessed; where three in a row earned nothing, reading ahead stops. What is not faster
+that the estimate of what the others earned does not grow old; where three in a row earned nothing, reading ahead stops. What is not faster
 by it, by the time from start to end, is left alone, and rarely tried again.
 
 Without a command all programs are watched until Ctrl-C: open files get windows of the kernel's own read-ahead that were tried and
@@ -298,10 +298,38 @@ fn of(part: u64, all: u64) -> String {
     human::percent(share)
 }
 
+/// From so many pages on it is said of which file systems they are: 256 KiB.
+const UNNAMED_LEAST: u64 = 64;
+
+/// What was loaded and can never be read ahead of, in a line.
+pub(crate) fn unnamed(report: &Report) -> Option<String> {
+    let all = report.unnamed.iter().map(|unnamed| unnamed.pages).sum::<u64>();
+    let which: Vec<&str> = report.unnamed.iter().map(|unnamed| unnamed.what.as_str()).collect();
+    let say = || {
+        format!(
+            "forerun: {} were loaded from file systems that Forerun cannot name ({}): not read ahead of",
+            pages(all),
+            which.join("; ")
+        )
+    };
+    (all >= UNNAMED_LEAST).then(say)
+}
+
 /// The lines behind a run.
 pub(crate) fn summary(report: &Report) -> Vec<String> {
+    let mut lines = decided(report);
+    if !report.all_followed {
+        let what = "forerun: not all that it had started before could be followed: what that waited for and used is not known";
+        lines.push(what.to_owned());
+    }
+    lines.extend(unnamed(report));
+    lines
+}
+
+fn decided(report: &Report) -> Vec<String> {
     let (run, did) = (&report.run, &report.replayed);
-    let waited = format!("waited {} for reads", nanos(run.waited));
+    let more = if report.all_followed { "" } else { " or more" };
+    let waited = format!("waited {}{more} for reads", nanos(run.waited));
     let cpu = format!("{} CPU", nanos(report.cpu));
     let knows = format!(
         "{} files, {} + {} of metadata",
@@ -321,9 +349,7 @@ pub(crate) fn summary(report: &Report) -> Vec<String> {
         Decision::Alone | Decision::Slower { .. } | Decision::Cheaper { .. } | Decision::Here => {
             vec![format!("forerun: {}; took {} · {cpu}", left_alone(report.decision), nanos(run.elapsed))]
         }
-        Decision::Replay if did.pages == 0 && did.here > 0 => {
-            vec![format!("forerun: all in memory already, nothing was read ahead; {waited} · {cpu}")]
-        }
+        Decision::Replay if did.pages == 0 => vec![format!("forerun: {}; {waited} · {cpu}", nothing(did))],
         Decision::Replay => vec![replayed(did, report.rotating), earned(report, &waited, &cpu)],
     }
 }
@@ -339,9 +365,19 @@ fn left_alone(decision: Decision) -> String {
         Decision::Cheaper { waited, costs } => {
             format!("left alone: waits {} for reads, and reading ahead costs {}", nanos(waited), nanos(costs))
         }
-        Decision::Here => "left alone: all in memory already".to_owned(),
+        Decision::Here => "left alone: what is known of it is in memory already".to_owned(),
         _ => "left alone, to have a run to compare with".to_owned(),
     }
+}
+
+/// Why nothing was read ahead, as far as that is known.
+fn nothing(did: &Replayed) -> String {
+    let here = if did.here > 0 { "what is known of it was in memory already, " } else { "" };
+    let stale = match did.stale_files() {
+        0 => String::new(),
+        files => format!("; {} changed files skipped", human::count(files)),
+    };
+    format!("{here}nothing was read ahead{stale}")
 }
 
 fn replayed(did: &Replayed, rotating: bool) -> String {
@@ -362,12 +398,12 @@ fn replayed(did: &Replayed, rotating: bool) -> String {
 fn earned(report: &Report, waited: &str, cpu: &str) -> String {
     let (run, did) = (&report.run, &report.replayed);
     let without = match report.estimated {
-        true => format!("{} without (hold-out)", nanos(run.without)),
+        true => format!("{} without (estimated)", nanos(run.without)),
         false => "no run to compare with".to_owned(),
     };
     let data = did.pages - did.metadata_pages;
     let mut line = format!("forerun: {waited}; {without}");
-    if report.touches {
+    if report.touches && report.all_followed {
         line.push_str(&format!(" · used {}", of(did.used, data)));
         line.push_str(&format!(" · wasted {}", pages(data.saturating_sub(did.used))));
     }
@@ -390,13 +426,14 @@ pub(crate) struct RunJson {
     manifest_problem: Option<String>,
     elapsed_ns: u64,
     waited_ns: u64,
+    /// Estimated, by what the last run waited that was not read ahead of; at most what whole runs took that were left alone.
     without_ns: Option<u64>,
     cpu_ns: u64,
     replayed_files: u64,
     replayed_pages: u64,
     replayed_metadata_pages: u64,
     requests: u64,
-    /// Where the kernel tells.
+    /// Where the kernel tells, and all was followed.
     used_pages: Option<u64>,
     here_pages: u64,
     stale_files: u64,
@@ -409,6 +446,11 @@ pub(crate) struct RunJson {
     beside_files: Option<u64>,
     beside_marks: Option<u64>,
     beside_marks_hit: Option<u64>,
+    /// Loaded from file systems that are not read ahead of, and which those are.
+    unnamed_pages: u64,
+    unnamed: Vec<String>,
+    /// All that a process had started before it was followed is in these figures.
+    all_followed: bool,
     lost_events: u64,
 }
 
@@ -441,7 +483,7 @@ impl RunJson {
             replayed_pages: did.pages,
             replayed_metadata_pages: did.metadata_pages,
             requests: did.requests,
-            used_pages: report.touches.then_some(did.used),
+            used_pages: (report.touches && report.all_followed).then_some(did.used),
             here_pages: did.here,
             stale_files: did.stale_files(),
             paced: did.paced,
@@ -451,6 +493,9 @@ impl RunJson {
             beside_files: report.beside.map(|beside| beside.files),
             beside_marks: report.beside.map(|beside| beside.marks),
             beside_marks_hit: report.beside.map(|beside| beside.marks_hit),
+            unnamed_pages: report.unnamed.iter().map(|unnamed| unnamed.pages).sum(),
+            unnamed: report.unnamed.iter().map(|unnamed| unnamed.what.clone()).collect(),
+            all_followed: report.all_followed,
             lost_events: report.lost,
         }
     }

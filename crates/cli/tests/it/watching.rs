@@ -544,6 +544,57 @@ fn a_first_run_at_equal_distances_is_read_ahead_of_on_xfs_and_btrfs_too() {
 }
 
 #[test]
+fn what_is_loaded_from_a_file_system_that_only_the_command_sees_is_said_and_nothing_is_called_spared() {
+    let Some(disk) = Disk::new("ext4") else { return skipped("needs root, a loop device and mkfs.ext4") };
+    file(Path::new(&disk.mount), "data", 4 << 20);
+    unmount(&disk.mount);
+    let state = disk.folder.path().join("state").display().to_string();
+    let kept = disk.folder.path().join("m.manifest").display().to_string();
+    let script = format!("mount {} {} && cat {}/data", disk.device.display(), disk.mount, disk.mount);
+    let command = ["--", "unshare", "-m", "sh", "-c", &format!("{script} > /dev/null")];
+    let run = |words: &[&str]| {
+        let done = forerun(&[words, &command].concat()).output().expect("it runs");
+        let told = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (done.status.code(), told(&done.stdout), told(&done.stderr))
+    };
+    // With a scheme that is named no run is left alone.
+    let watch = ["watch", "--scheme", "stride", "--state", &state];
+    let (code, _, said) = run(&watch);
+    if code == Some(4) {
+        return skipped("needs the kernel's tracepoints");
+    }
+    assert_eq!(code, Some(0), "{said}");
+    let which = format!("cannot name ({}, not mounted here): not read ahead of", disk.device.display());
+    assert!(said.contains("forerun: 4.00 MiB were loaded") && said.contains(&which), "{said}");
+    // What else it loads is in memory by now.
+    let (_, told, said) = run(&[&watch[..], &["--json"]].concat());
+    let told: serde_json::Value = serde_json::from_str(&told).expect(&said);
+    assert_eq!((&told["unnamed_pages"], &told["decision"]), (&1024.into(), &"replay".into()), "{told}");
+    assert!(told["replayed_pages"] != 0 || told["without_ns"].is_null(), "{told}");
+    let (_, _, said) = run(&watch);
+    assert!(said.contains(&which) && !said.contains("all in memory"), "{said}");
+    let record = ["manifest", "record", "-o", &kept];
+    assert!(run(&record).2.contains(&which));
+    let (_, told, said) = run(&[&record[..], &["--json"]].concat());
+    let told: serde_json::Value = serde_json::from_str(&told).expect(&said);
+    assert_eq!(told["unnamed_pages"], 1024, "{told}");
+    // The other tests' way: what is mounted here is left as it was.
+    disk.mount_again();
+}
+
+#[test]
+fn a_recording_is_shown_as_one_and_not_as_left_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let kept = folder.path().join("m.manifest").display().to_string();
+    let done = forerun(&["manifest", "record", "-o", &kept, "--", "true"]).output().expect("it runs");
+    if done.status.code() == Some(4) {
+        return skipped("needs the kernel's tracepoints");
+    }
+    let shown = output(&["manifest", "show", &kept]);
+    assert!(shown.contains("run         recorded: ") && !shown.contains("left alone"), "{shown}");
+}
+
+#[test]
 fn a_manifest_of_which_nothing_is_mounted_is_no_good_news() {
     let Some(disk) = Disk::new("ext4") else { return skipped("needs root, a loop device and mkfs.ext4") };
     let data = file(Path::new(&disk.mount), "data", 1 << 20);

@@ -24,6 +24,27 @@ fn a_program_that_was_recorded_once_is_read_ahead_of_whenever_it_starts() {
     assert_eq!((kept.recordings, kept.history.len()), (2, 2), "it is learnt from, and counted");
 }
 
+#[test]
+fn what_a_known_program_had_started_before_it_was_followed_belongs_to_its_run() {
+    let Some(rig) = Rig::new("net", 48) else { return };
+    // All of it is read by a child, which is there before anybody has heard of the shell.
+    let script = format!("cat '{}' | cat > /dev/null", rig.text("mount/big"));
+    let command: Vec<_> = ["sh", "-c", &script].map(OsString::from).into();
+    let recorded = follow::follow(&rig.command(&command), &mut |_| {}).expect("root, Linux 6.18");
+    assert!(recorded.manifest.file_pages() >= 48 << 8, "{recorded:?}");
+    rig.cold();
+    let watch = rig.watch(false);
+    assert!(Command::new(&command[0]).args(&command[1..]).status().expect("as before").success());
+    let runs = watch.until_the_run_ends();
+    watch.end();
+    let Some(RunWhat::Ended(report)) = runs.last() else { panic!("{runs:?}") };
+    assert!(report.all_followed, "{report:?}");
+    let Replayed { pages, used, metadata_pages, .. } = report.replayed;
+    // More than may be unread: it was seen to be read, but for what was read before it was followed.
+    assert!(pages > AHEAD_PAGES && used * 2 >= pages - metadata_pages, "{report:?}");
+    assert!(report.run.waited > 0, "{report:?}");
+}
+
 /// Pages of files that are not on the rig.
 fn recorded_elsewhere(manifest: &Manifest) -> u64 {
     let elsewhere = |file: &&forerun_manifest::File| file.state.size != 8 << 20;

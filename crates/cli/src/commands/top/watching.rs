@@ -35,7 +35,7 @@ fn sums(figures: &WatchFigures) -> Vec<String> {
     )];
     let waited = match runs.without_ns {
         0 => String::new(),
-        without => format!("; waited {}, without {} (hold-out)", time(runs.waited_ns), time(without)),
+        without => format!("; waited {}, without {} (estimated)", time(runs.waited_ns), time(without)),
     };
     lines.push(format!(
         "{} runs read ahead of, {} held out, {} off{waited}",
@@ -219,7 +219,7 @@ mod tests {
         terminal.draw(|frame| draw(frame, &Screen::default(), &figures())).expect("drawn");
         let drawn = terminal.backend().to_string();
         for words in [
-            "without 4.00 s (hold-out)",
+            "without 4.00 s (estimated)",
             "reader",
             "data.bin",
             "4.40×",

@@ -86,7 +86,7 @@ pub(crate) struct RunsFigures {
     pub(crate) held_out: u64,
     pub(crate) off: u64,
     pub(crate) failed: u64,
-    /// Of replayed runs of which a run that was held out is known: what they waited, and would have waited without.
+    /// Of replayed runs that can be compared with one that was not read ahead of: what they waited, and would have waited without, estimated.
     pub(crate) waited_ns: u64,
     pub(crate) without_ns: u64,
     pub(crate) pages: u64,
@@ -315,9 +315,12 @@ impl Tally {
             }
             RunWhat::Ended(report) => {
                 let did = &report.replayed;
-                sums.pages += did.pages;
-                sums.used_pages += did.used;
-                sums.metadata_pages += did.metadata_pages;
+                // What was not all followed would make the part that was used smaller than it is.
+                if report.all_followed {
+                    sums.pages += did.pages;
+                    sums.used_pages += did.used;
+                    sums.metadata_pages += did.metadata_pages;
+                }
                 if report.decision == Decision::Replay && report.estimated {
                     sums.waited_ns += report.run.waited;
                     sums.without_ns += report.run.without;

@@ -150,7 +150,7 @@ fn runs(page: &mut Text, figures: &WatchFigures) {
     page.counter("forerun_watch_replayed_pages_total", "Pages that replays read ahead", lines);
     let lines = [("with", runs.waited_ns), ("without", runs.without_ns)];
     let lines = lines.map(|(name, ns)| (label("replay", name), seconds(ns).to_string()));
-    let help = "What replayed runs waited for reads, and would have waited by the runs that were held out";
+    let help = "What replayed runs waited for reads, and would have waited without, estimated by runs that were not read ahead of";
     page.counter("forerun_watch_waited_seconds_total", help, lines);
     let earned = runs.without_ns.saturating_sub(runs.waited_ns);
     let lines = [("replays", earned), ("patterns", figures.sums.pattern_earned_ns)];
