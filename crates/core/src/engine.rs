@@ -122,7 +122,7 @@ impl Engine {
         if chooser.has_news() {
             let said = self.parts.outputs.len();
             if let Some(built) = chooser.decide(now, &mut self.parts) {
-                self.parts.switch_to(now, built);
+                chooser.keep(self.parts.switch_to(now, built));
                 self.parts.pump(now);
             }
             for output in self.parts.outputs.iter().skip(said) {

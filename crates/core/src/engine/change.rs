@@ -9,6 +9,7 @@
 use super::config::shape;
 use super::parts::Parts;
 use crate::registry::{BuiltLayer, Layer, SchemeSpec, check_split};
+use crate::scheme::Scheme;
 use crate::share::Share;
 use crate::units::Nanos;
 
@@ -35,17 +36,18 @@ impl Parts {
         self.switch_to(now, BuiltLayer::split(schemes, layer, share, &shape));
     }
 
-    /// The same with a scheme that has been made.
-    pub(super) fn switch_to(&mut self, now: Nanos, built: BuiltLayer) {
+    /// The same with a scheme that has been made; the one before.
+    pub(super) fn switch_to(&mut self, now: Nanos, built: BuiltLayer) -> Scheme {
         let BuiltLayer { mut scheme, line_blocks, ahead_blocks_max } = built;
         let dispatches = scheme.dispatch().is_some();
         self.config.line_blocks = line_blocks;
         self.config.ahead_blocks_max = ahead_blocks_max;
-        let order = self.memory.relay(scheme, line_blocks);
+        let (before, order) = self.memory.relay(scheme, line_blocks);
         let disks = if self.config.strip_aligned { self.array.disks() } else { 1 };
         self.commands.relay(now, dispatches, usize::from(disks), &mut self.memory);
         self.memory.introduce(&order);
         self.retry_starved(now);
+        before
     }
 }
 

@@ -28,6 +28,7 @@ use crate::policy::Policy as _;
 use crate::policy::auto;
 use crate::policy::decisions::{Decision, Switch};
 use crate::registry::{BuiltLayer, Choice, Layer, SchemeSpec};
+use crate::scheme::Scheme;
 use crate::units::Nanos;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -136,6 +137,9 @@ pub(super) struct Chooser {
     layer: Layer,
     candidates: Vec<Candidate>,
     live: usize,
+    /// Who decided before, and where shadows see a share only, what it knew: no shadow knows as much.
+    before: usize,
+    kept: Option<Scheme>,
     /// Which of them is `none`.
     none: usize,
     disks: Real,
@@ -186,9 +190,12 @@ impl Chooser {
             layer,
             &shape(&parts.array, parts.config.cache_blocks, true, parts.memory.cost()),
         )?;
+        let live = candidates.iter().position(|candidate| candidate.name == first.scheme)?;
         Some(Box::new(Self {
             layer,
-            live: candidates.iter().position(|candidate| candidate.name == first.scheme)?,
+            live,
+            before: live,
+            kept: None,
             none: candidates.iter().position(|candidate| candidate.name == "none")?,
             disks: Real::new(Times::new(*parts.memory.cost(), disks), disks),
             ring: Ring { entries: Vec::new(), count: 0 },
@@ -372,7 +379,10 @@ impl Chooser {
         self.busy = [(now, 0); 2];
         let one_in = self.one_in * 2;
         let of = |it: &Candidate| {
-            Some(Shadow::new(shadow_parts(&it.scheme, it.parts_of, parts, one_in)?, self.layer, now))
+            let mut parts = shadow_parts(&it.scheme, it.parts_of, parts, one_in)?;
+            // Their caches are empty; what they have learned of the readers is not forgotten.
+            parts.memory.scheme_mut().inherit_from(it.shadow.scheme());
+            Some(Shadow::new(parts, self.layer, now))
         };
         let shadows: Option<Vec<Shadow>> = self.candidates.iter().map(of).collect();
         // A scheme that does not fit into so little memory cannot be judged by it.
@@ -399,8 +409,8 @@ impl Chooser {
         }
         let invests = parts.memory.scheme_mut().invests();
         let Verdict { candidate, why, because } = self.judge.verdict(self.live, self.none, invests)?;
-        self.live = candidate;
-        let Candidate { name, scheme, parts_of, shadow, .. } = &self.candidates[candidate];
+        self.before = core::mem::replace(&mut self.live, candidate);
+        let name = self.candidates[candidate].name;
         let reason = match why {
             Why::Steady => auto::WAITS_LESS,
             Why::Lately => auto::WAITS_MUCH_LESS,
@@ -412,12 +422,25 @@ impl Chooser {
             Why::Broken => auto::NOT_KEPT,
         };
         self.switch.turn(now, "auto", &auto::way(name, reason), None, because);
+        Some(self.built(candidate, parts))
+    }
+
+    /// A candidate that is to decide: it knows what its shadow knows of the readers, and rather what was kept and what the present scheme knows.
+    fn built(&self, candidate: usize, parts: &Parts) -> BuiltLayer {
+        let Candidate { scheme, parts_of, shadow, .. } = &self.candidates[candidate];
         let shape = shape(&parts.array, parts.config.cache_blocks, true, parts.memory.cost());
         let mut built = scheme.build(*parts_of, &shape);
-        // What the shadow knows of the readers, and rather what the present scheme knows.
         built.scheme.inherit_from(shadow.scheme());
+        self.kept.iter().for_each(|kept| built.scheme.inherit_from(kept));
         built.scheme.inherit_from(parts.memory.scheme());
-        Some(built)
+        built
+    }
+
+    /// A scheme has decided until now. After a trial it may decide again, and should not have forgotten what it has learned.
+    pub(super) fn keep(&mut self, scheme: Scheme) {
+        if self.one_in > 1 && self.before != self.none {
+            self.kept = Some(scheme);
+        }
     }
 
     /// Numbers for a report.
@@ -452,11 +475,14 @@ fn shadow_parts(scheme: &SchemeSpec, layer: Layer, parts: &Parts, one_in: u64) -
 
 #[cfg(test)]
 mod tests {
+    use super::shape;
     use crate::access::{Access, Context};
     use crate::array::Array;
     use crate::engine::{Engine, Input, Output, Status};
+    use crate::policy::Policy as _;
     use crate::policy::decisions::Decision;
-    use crate::registry::SchemeSpec;
+    use crate::policy::recall::Recall;
+    use crate::registry::{Layer, SchemeSpec};
     use crate::spec::LayerSpec;
     use crate::units::{Extent, Nanos};
     use alloc::collections::VecDeque;
@@ -580,6 +606,47 @@ mod tests {
         assert!(seen(30_000, 40_000) > 1.0);
         assert!(seen(6_000, 40_000) < 2.0, "of a burst all");
         assert!(seen(30_000, 600_000) < 2.0, "and where commands take longer than shadows by far");
+    }
+
+    #[test]
+    fn what_was_learned_before_a_trial_is_known_after_it_where_shadows_see_a_share() {
+        let page_cache = |scheme| {
+            let volume = Array::new("single:128KiB".parse().expect("valid"), 1 << 20).expect("holds strips");
+            let scheme = SchemeSpec::parse(scheme).expect("a scheme");
+            LayerSpec::page_cache(scheme, volume, 1 << 13).build().expect("fits")
+        };
+        let (mut taught, mut now) = (page_cache("linux-6+recall"), Nanos(0));
+        for number in 0..1_000_u64 {
+            ask(
+                &mut taught,
+                &mut now,
+                [number * 7_919 % (1 << 19), (1 << 19) + number * 104_729 % (1 << 19)],
+            );
+        }
+        let learned = gauge(&mut taught, "recall_runs");
+        let mut auto = page_cache("auto");
+        let mut chooser = auto.chooser.take().expect("it chooses");
+        let recalls =
+            chooser.candidates.iter().position(|it| it.name == "linux-6+recall").expect("one of them");
+        let mut known = |kept: bool, one_in| {
+            chooser.one_in = one_in;
+            chooser.kept = None;
+            if kept {
+                let none = SchemeSpec::parse("none").expect("a scheme");
+                let other = none.build(
+                    Layer::Host,
+                    &shape(&taught.parts.array, 1 << 13, true, taught.parts.memory.cost()),
+                );
+                chooser.keep(taught.parts.switch_to(now, other));
+            }
+            let mut gauges = Vec::new();
+            let built = chooser.built(recalls, &auto.parts);
+            built.scheme.part::<Recall>().expect("one of its parts").gauges(&mut gauges);
+            gauges.iter().find(|(name, _)| *name == "recall_runs").expect("a gauge").1
+        };
+        assert!(learned > 100.0 && known(false, 2) < 1.0, "nobody knows anything");
+        assert!(known(true, 2) >= learned, "who decided before the trial does");
+        assert!(known(true, 1) < 1.0, "where shadows see all they know as much, and nothing is kept");
     }
 
     #[test]

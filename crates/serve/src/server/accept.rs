@@ -141,7 +141,7 @@ pub(super) fn listen_unix(path: &Path, option: &'static str) -> Result<Listener,
     }
     let bound = bind_unix(path).map_err(|e| ServeError::File {
         path: path.into(),
-        source: e.into(),
+        source: e,
         remedy: " (a socket is made there, in a folder that is there and that this user may write into)",
     })?;
     rustix::net::listen(&bound, BACKLOG).map_err(|e| ServeError::file(path, e))?;

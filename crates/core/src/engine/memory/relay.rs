@@ -14,15 +14,15 @@ use alloc::vec::Vec;
 impl Memory {
     /// From now on another scheme decides, in lines of `line_blocks`. Returns the blocks in the order in which the old one would
     /// have given them up: [`Memory::introduce`] tells the new one of them, once it has its queue.
-    pub(in crate::engine) fn relay(&mut self, mut scheme: Scheme, line_blocks: u64) -> Vec<Block> {
+    pub(in crate::engine) fn relay(&mut self, mut scheme: Scheme, line_blocks: u64) -> (Scheme, Vec<Block>) {
         let mut order = self.leaving_order();
         self.thin_for(line_blocks, &mut order);
         self.cache.lay_out(line_blocks);
         self.hears = Hears::of(&mut scheme);
-        self.scheme = scheme;
+        let before = core::mem::replace(&mut self.scheme, scheme);
         self.plan.clear();
         self.wakes.clear();
-        order
+        (before, order)
     }
 
     /// Tells a new retention of the lines that hold the blocks in `order`.
