@@ -3,12 +3,12 @@
 //! An event of a thread is handed on to whatever that starts from then on, and not to what is there already: of `sh -c 'cat d/* | md5sum'` both
 //! children are there before anybody has heard that the shell began. So each of them is attached by itself, and their children. Nobody is attached
 //! twice, or it would be told of twice: a process is looked at before its events are opened and again before they are switched on, and where it
-//! has started somebody in between they are closed, and opened anew.
+//! has started somebody in between others are opened. Those stay as they are, switched off: to close the last event of a tracepoint takes long.
 //!
 //! ```text
 //!   look ─▶ open events of all its threads ─▶ look again ─▶ the same? ─yes─▶ switch on ─▶ the same of each child
 //!     ▲                                                       │ no
-//!     └──────────────────── close them ◀──────────────────────┘
+//!     └─────────────────── leave them off ◀───────────────────┘
 //! ```
 
 use crate::ring::{Ring, Wanted};
@@ -90,29 +90,33 @@ pub(crate) fn attach(rings: &mut [Ring], wanted: &Wanted<'_>, process: u32) -> i
     Ok(all)
 }
 
-/// One process with its threads: its children, none of which is attached by that; `None` where there are too many, or more came all the time.
+/// One process with its threads: its children, none of which is attached by that; `None` where there are too many threads, or more came all the
+/// time: then those that there is room for are attached, and whose the children are is not known.
 fn attach_one(
     rings: &mut [Ring],
     wanted: &Wanted<'_>,
     process: u32,
     room: &mut usize,
 ) -> io::Result<Option<BTreeSet<u32>>> {
-    let begun: Vec<usize> = rings.iter().map(Ring::len).collect();
-    for _ in 0..TRIES_MAX {
+    for left in (0..TRIES_MAX).rev() {
+        let begun: Vec<usize> = rings.iter().map(Ring::len).collect();
         let before = Kin::of(process);
-        if before.threads.len() > *room {
+        let threads: BTreeSet<u32> = before.threads.iter().take(*room).copied().collect();
+        if threads.is_empty() && !before.threads.is_empty() {
             return Ok(None);
         }
-        let opened = open(rings, wanted, &before.threads);
-        if opened.is_ok() && Kin::of(process).is_within(&before) {
+        *room -= threads.len();
+        if let Err(error) = open(rings, wanted, &threads) {
+            rings.iter_mut().zip(&begun).for_each(|(ring, &first)| ring.close_behind(first));
+            return Err(error);
+        }
+        let is_whole = threads == before.threads && Kin::of(process).is_within(&before);
+        if is_whole || left == 0 || *room == 0 {
             for (ring, &first) in rings.iter().zip(&begun) {
                 ring.switch(first..ring.len(), true)?;
             }
-            *room -= before.threads.len();
-            return Ok(Some(before.children));
+            return Ok(is_whole.then_some(before.children));
         }
-        rings.iter_mut().zip(&begun).for_each(|(ring, &first)| ring.close_behind(first));
-        opened?;
     }
     Ok(None)
 }
@@ -121,12 +125,9 @@ fn attach_one(
 fn open(rings: &mut [Ring], wanted: &Wanted<'_>, threads: &BTreeSet<u32>) -> io::Result<()> {
     let mut any = false;
     for &thread in threads {
-        let lengths: Vec<usize> = rings.iter().map(Ring::len).collect();
         match rings.iter_mut().try_for_each(|ring| ring.attach(wanted, thread)) {
             Ok(()) => any = true,
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
-                rings.iter_mut().zip(&lengths).for_each(|(ring, &before)| ring.close_behind(before));
-            }
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
             Err(error) => return Err(error),
         }
     }

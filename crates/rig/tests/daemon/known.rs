@@ -39,10 +39,10 @@ fn what_a_known_program_had_started_before_it_was_followed_belongs_to_its_run() 
     watch.end();
     let Some(RunWhat::Ended(report)) = runs.last() else { panic!("{runs:?}") };
     assert!(report.all_followed, "{report:?}");
-    let Replayed { pages, used, metadata_pages, .. } = report.replayed;
-    // More than may be unread: it was seen to be read, but for what was read before it was followed.
-    assert!(pages > AHEAD_PAGES && used * 2 >= pages - metadata_pages, "{report:?}");
-    assert!(report.run.waited > 0, "{report:?}");
+    let big = report.manifest.files.iter().filter(|file| file.state.size == 48 << 20);
+    // What it read before it was followed was not seen: on a busy machine that is most of it.
+    let again: u64 = big.flat_map(|file| &file.runs).filter(|run| run.seen > 1).map(|run| run.pages).sum();
+    assert!(again > 0 && report.run.waited > 0, "{report:?}");
 }
 
 /// Pages of files that are not on the rig.

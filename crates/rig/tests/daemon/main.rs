@@ -22,7 +22,7 @@ use forerun_watch::daemon::{self, DaemonOptions, Pattern, RunWhat, Said, Sees, S
 use forerun_watch::follow::{self, Decision, FollowOptions};
 use forerun_watch::inputs;
 use forerun_watch::payers::Charge;
-use forerun_watch::replay::{AHEAD_PAGES, Replayed};
+use forerun_watch::replay::AHEAD_PAGES;
 use forerun_watch::store::Store;
 use forerun_watch::tracefs::Without;
 use forerun_watch::unit::Unit;
