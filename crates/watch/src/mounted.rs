@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 /// The list of mounts of this process.
 const LIST: &str = "/proc/self/mountinfo";
-/// The list is looked at once in so long at most, nanoseconds: programs may mount by the thousand.
-const LOOK_EVERY: u64 = 250_000_000;
+/// The list is looked at once in so long at most, nanoseconds: programs may mount by the thousand, and what is read before the look of a file
+/// system that has just been mounted teaches nothing.
+const LOOK_EVERY: u64 = 10_000_000;
 
 /// File systems by the numbers of their devices.
 pub(crate) type ByDevice = BTreeMap<(u32, u32), Arc<Volume>>;
