@@ -405,7 +405,10 @@ impl Daemon {
         fds.extend(self.mounted.fds());
         // A scheme that wants to be woken is.
         let wake = self.patterns.next_wake().map(|at| at.saturating_sub(sys::now()));
-        let looks = self.hush.is_on() || self.hush.has_changed() || !self.followed.is_empty();
+        let looks = self.hush.is_on()
+            || self.hush.has_changed()
+            || !self.followed.is_empty()
+            || self.mounted.is_due();
         let most = if looks { self.pause } else { SLEEP_NANOS };
         let sleep = Timespec { tv_sec: 0, tv_nsec: wake.unwrap_or(most).min(most).cast_signed() };
         match poll(&mut fds, Some(&sleep)) {

@@ -59,6 +59,11 @@ impl Mounted {
         self.has_changed |= has_changed;
     }
 
+    /// Whether it is to be looked at as soon as it may be.
+    pub(crate) const fn is_due(&self) -> bool {
+        self.has_changed
+    }
+
     /// What has changed since the last call, if anything has that matters.
     pub(crate) fn news(&mut self, now: u64) -> Option<News> {
         if !self.has_changed || now.saturating_sub(self.looked) < LOOK_EVERY {
