@@ -6,8 +6,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The stand-in as a library for rustc, which is how Kani brings its own: no crate depends on it.
-stand_in=${CARGO_TARGET_DIR:-target}/kani
+# The stand-in as a library for rustc, which is how Kani brings its own: no crate depends on it. Named in full: rustc is not run in this folder.
+stand_in=$(realpath -m "${CARGO_TARGET_DIR:-target}/kani")
 with_stand_in() {
     mkdir -p "$stand_in"
     rustc --edition 2024 --crate-name kani_macros --crate-type proc-macro --extern proc_macro --out-dir "$stand_in" scripts/kani/macros.rs
