@@ -123,7 +123,7 @@ fn list(ui: &Ui) -> Result<(), CliError> {
 fn show(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
     let preset = load(&args.preset)?;
     // What cannot be simulated is told here too, not when a run begins.
-    preset.build(&BuildOptions::default()).map_err(|problem| CliError::usage("device", problem, ""))?;
+    preset.check().map_err(|problem| CliError::usage("device", problem, ""))?;
     if ui.json {
         return ui.print_json(&preset.spec);
     }

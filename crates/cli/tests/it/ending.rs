@@ -70,6 +70,22 @@ fn a_signal_is_handed_on_to_the_command_and_ends_the_server_within_seconds() {
 }
 
 #[test]
+fn where_there_is_no_folder_for_a_control_socket_that_nobody_asked_for_there_is_none() {
+    let (folder, image) = image();
+    let run = |words: &[&str]| {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin("forerun"));
+        command.args(["serve", "--over", &image, "--run", "true"]).args(words);
+        command.env("TMPDIR", folder.path().join("nowhere")).output().expect("it starts")
+    };
+    let listens = run(&["--listen", "127.0.0.1:0"]);
+    let said = String::from_utf8_lossy(&listens.stderr);
+    assert!(listens.status.success() && said.contains("there is no control socket"), "{said}");
+    // Without an address its clients need the folder.
+    let needed = run(&[]);
+    assert!(!needed.status.success() && String::from_utf8_lossy(&needed.stderr).contains("nowhere/forerun-"));
+}
+
+#[test]
 fn a_command_that_does_not_end_is_killed_after_five_seconds() {
     let End { code, said, after } = ended("trap '' TERM; echo ready; while :; do sleep 0.1; done", &["TERM"]);
     assert_eq!(code, Some(137), "{said}");

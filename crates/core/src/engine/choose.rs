@@ -483,6 +483,7 @@ mod tests {
     use crate::policy::decisions::Decision;
     use crate::policy::recall::Recall;
     use crate::registry::{Layer, SchemeSpec};
+    use crate::scheme::Scheme;
     use crate::spec::LayerSpec;
     use crate::units::{Extent, Nanos};
     use alloc::collections::VecDeque;
@@ -608,13 +609,38 @@ mod tests {
         assert!(seen(30_000, 600_000) < 2.0, "and where commands take longer than shadows by far");
     }
 
+    fn page_cache(scheme: &str) -> Engine {
+        let volume = Array::new("single:128KiB".parse().expect("valid"), 1 << 20).expect("holds strips");
+        let scheme = SchemeSpec::parse(scheme).expect("a scheme");
+        LayerSpec::page_cache(scheme, volume, 1 << 13).build().expect("fits")
+    }
+
+    /// Runs that a scheme with `recall` knows.
+    fn recalled(scheme: &Scheme) -> f64 {
+        let mut gauges = Vec::new();
+        scheme.part::<Recall>().expect("one of its parts").gauges(&mut gauges);
+        gauges.iter().find(|(name, _)| *name == "recall_runs").expect("a gauge").1
+    }
+
+    #[test]
+    fn shadows_that_see_less_know_what_those_before_had_learned() {
+        let (mut auto, mut now) = (page_cache("auto"), Nanos(0));
+        for number in 0..1_000_u64 {
+            ask(&mut auto, &mut now, [number * 7_919 % (1 << 19), (1 << 19) + number * 104_729 % (1 << 19)]);
+        }
+        let mut chooser = auto.chooser.take().expect("it chooses");
+        let recalls =
+            chooser.candidates.iter().position(|it| it.name == "linux-6+recall").expect("one of them");
+        let before = recalled(chooser.candidates[recalls].shadow.scheme());
+        chooser.see_less(now, &auto.parts);
+        assert_eq!(chooser.one_in, 2);
+        let after = recalled(chooser.candidates[recalls].shadow.scheme());
+        // Half of the memory has room for half of it at least.
+        assert!(before > 100.0 && after * 2.0 >= before, "{after} of {before}");
+    }
+
     #[test]
     fn what_was_learned_before_a_trial_is_known_after_it_where_shadows_see_a_share() {
-        let page_cache = |scheme| {
-            let volume = Array::new("single:128KiB".parse().expect("valid"), 1 << 20).expect("holds strips");
-            let scheme = SchemeSpec::parse(scheme).expect("a scheme");
-            LayerSpec::page_cache(scheme, volume, 1 << 13).build().expect("fits")
-        };
         let (mut taught, mut now) = (page_cache("linux-6+recall"), Nanos(0));
         for number in 0..1_000_u64 {
             ask(
@@ -639,10 +665,7 @@ mod tests {
                 );
                 chooser.keep(taught.parts.switch_to(now, other));
             }
-            let mut gauges = Vec::new();
-            let built = chooser.built(recalls, &auto.parts);
-            built.scheme.part::<Recall>().expect("one of its parts").gauges(&mut gauges);
-            gauges.iter().find(|(name, _)| *name == "recall_runs").expect("a gauge").1
+            recalled(&chooser.built(recalls, &auto.parts).scheme)
         };
         assert!(learned > 100.0 && known(false, 2) < 1.0, "nobody knows anything");
         assert!(known(true, 2) >= learned, "who decided before the trial does");

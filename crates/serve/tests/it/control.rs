@@ -47,6 +47,16 @@ fn exports(control: &Path) -> Vec<ExportState> {
 }
 
 #[test]
+fn one_path_for_clients_and_for_control_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, _) = image(folder.path(), 1 << 20);
+    let mut options = Options::over(&path, folder.path().join("s"));
+    options.control = Some(folder.path().join("s"));
+    let why = Server::bind(&options).err().expect("refused").to_string();
+    assert!(why.starts_with("--control: ") && why.contains("is that of --socket too"), "{why}");
+}
+
+#[test]
 fn one_scheme_is_tried_at_once_and_whoever_sets_one_ends_the_trial() {
     let (_folder, server, control, _) = server(&[""]);
     let ask = |order: &Order| ask(&control, order).map_err(|problem| problem.to_string());
