@@ -2,6 +2,7 @@
 
 use super::client::{Client, Running, image};
 use super::shadow::{Draw, batch, run_batch};
+use forerun_serve::Server;
 use forerun_serve::control::{ExportState, Order, SplitBy, Stats, ask};
 use forerun_serve::options::{ExportOptions, Options};
 use serde_json::Value;
