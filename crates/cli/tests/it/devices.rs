@@ -21,6 +21,16 @@ pub(super) fn sh(command: &str) -> Option<String> {
     done.status.success().then(|| String::from_utf8_lossy(&done.stdout).trim().to_owned())
 }
 
+/// Waits until no file system on a device is mounted anywhere. A copy of all mounts that another test has for itself keeps one, and with it what is
+/// in memory of it.
+pub(super) fn until_free(device: &Path) {
+    let begun = std::time::Instant::now();
+    while rustix::fs::open(device, rustix::fs::OFlags::EXCL, rustix::fs::Mode::empty()).is_err() {
+        assert!(begun.elapsed().as_secs() < 60, "{} is in use", device.display());
+        std::thread::yield_now();
+    }
+}
+
 /// Devices, and the command that takes each away again, last first.
 #[derive(Default)]
 pub(super) struct Made(Vec<String>);

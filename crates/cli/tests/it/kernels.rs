@@ -6,7 +6,7 @@
 
 #![expect(clippy::print_stdout, reason = "what works is read from what the machine prints")]
 
-use super::devices::{Made, sh, skip};
+use super::devices::{Made, sh, skip, until_free};
 use super::forerun;
 use forerun_watch::pages::Pages;
 use serde_json::Value;
@@ -72,8 +72,9 @@ impl Disk {
 
     pub(super) fn cold(&self) {
         let mount = self.text("mount");
-        let device = self.device.display();
-        sh(&format!("umount {mount} && mount -t ext4 -o noatime {device} {mount}")).expect("nobody uses it");
+        sh(&format!("umount {mount}")).expect("nobody uses it");
+        until_free(&self.device);
+        sh(&format!("mount -t ext4 -o noatime {} {mount}", self.device.display())).expect("as before");
     }
 
     /// Sets the device's own window of read-ahead, pages.

@@ -1,6 +1,6 @@
 //! `watch`, `load` and `manifest` from outside. What needs root and Linux 6.12 says so with exit code 4 elsewhere.
 
-use super::devices::{Made, sh};
+use super::devices::{Made, sh, until_free};
 use crate::{forerun, json, output, skipped};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -485,6 +485,7 @@ impl Disk {
 
     fn cold(&self) {
         unmount(&self.mount);
+        until_free(&self.device);
         self.mount_again();
     }
 
@@ -553,6 +554,7 @@ fn what_is_loaded_from_a_file_system_that_only_the_command_sees_is_said_and_noth
     let script = format!("mount {} {} && cat {}/data", disk.device.display(), disk.mount, disk.mount);
     let command = ["--", "unshare", "-m", "sh", "-c", &format!("{script} > /dev/null")];
     let run = |words: &[&str]| {
+        until_free(&disk.device);
         let done = forerun(&[words, &command].concat()).output().expect("it runs");
         let told = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (done.status.code(), told(&done.stdout), told(&done.stderr))
