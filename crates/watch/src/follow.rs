@@ -313,6 +313,11 @@ fn watched(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, FollowError> {
     let Known { key, known, volumes, damaged } = known;
+    // Before a command begins nothing can be missed. A process reads already, and what it came to unseen would count as unused.
+    let begin = || replay.iter().for_each(Replay::begin);
+    if options.process.is_none() {
+        begin();
+    }
     let points = Points::load().map_err(unsupported)?;
     let touches = points.touches;
     let (ids, narrow, loads) = (points.ids.clone(), points.narrow.clone(), points.loads());
@@ -320,7 +325,7 @@ fn watched(
     let ours = ours(&learner);
     let everyone: &[u64] = if ours.is_some() { &loads } else { &[] };
     let plan = plan(options, &ids, &narrow, learner.ahead.is_some());
-    let plan = Plan { everyone, of_everyone: ours.as_deref(), ..plan };
+    let plan = Plan { everyone, of_everyone: ours.as_deref(), ready: Some(&begin), ..plan };
     let by_frames = learner.parts.is_some();
     let done = session::run(&plan, learner, progress);
     if let Some(replay) = &replay {
@@ -476,6 +481,7 @@ fn plan<'a>(
         argv: process.is_none().then_some(&options.command[..]),
         duration: process.map(|process| process.most),
         stop: options.stop.as_deref(),
+        ready: None,
         look_every: if quick { LOOK_EVERY_AHEAD } else { LOOK_EVERY },
     }
 }

@@ -29,14 +29,15 @@ use forerun_manifest::{File, Manifest, Run, Stale};
 use forerun_trace::assemble::FileId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
 use unread::Troubles;
 
+mod alone;
 mod unread;
 
+pub use alone::replay;
 pub use unread::Unread;
 
 /// Pages that may be issued and untouched: 32 MiB.
@@ -137,6 +138,8 @@ pub(crate) enum Pacing {
 struct Shared {
     files: Vec<File>,
     ledger: Arc<Ledger>,
+    /// Set once something may be asked for.
+    begun: OnceLock<()>,
     stop: AtomicBool,
     verdicts: Vec<AtomicU8>,
     requests: AtomicU64,
@@ -301,13 +304,17 @@ impl Planned {
             && self.shared.verdicts.iter().all(|verdict| verdict.load(Ordering::Relaxed) <= FRESH)
     }
 
-    /// Begins.
+    /// Starts its threads, which wait for [`Replay::begin`].
     pub(crate) fn start(self) -> Replay {
         let Self { shared, feeders, systems, rotating } = self;
         let start = |feeder: Feeder| {
             let shared = Arc::clone(&shared);
             let named = std::thread::Builder::new().name("forerun-replay".into());
-            named.spawn(move || feeder.drive(&shared)).ok()
+            let drive = move || {
+                shared.begun.wait();
+                feeder.drive(&shared);
+            };
+            named.spawn(drive).ok()
         };
         let feeders = feeders.into_iter().filter_map(start).collect();
         Replay { shared, feeders, systems, rotating }
@@ -320,9 +327,15 @@ impl Replay {
         Arc::clone(&self.shared.ledger)
     }
 
+    /// From now on it reads ahead. What is touched from then on has to be told.
+    pub(crate) fn begin(&self) {
+        self.shared.begun.get_or_init(|| ());
+    }
+
     /// The run has ended: nothing more is begun. What is in flight is not waited for.
     pub(crate) fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
+        self.begin();
     }
 
     /// Waits until everything is loaded.
@@ -391,12 +404,20 @@ const fn code(reason: Stale) -> u8 {
     }
 }
 
+impl Drop for Replay {
+    /// No thread waits for a beginning that does not come.
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
 impl Shared {
     fn new(manifest: &Manifest, ledger: Ledger, pacing: Pacing, budget: &Budget) -> Self {
         let bare = |file: &File| File { runs: Vec::new(), ..file.clone() };
         Self {
             files: manifest.files.iter().map(bare).collect(),
             ledger: Arc::new(ledger),
+            begun: OnceLock::new(),
             stop: AtomicBool::new(false),
             verdicts: manifest.files.iter().map(|_| AtomicU8::new(UNKNOWN)).collect(),
             requests: AtomicU64::new(0),
@@ -621,7 +642,7 @@ impl Feeder {
         let pages = self.request_pages();
         let max = u32::try_from(shared.window / pages).map_or(max, |fits| max.min(fits.max(1)));
         // Who waits until all is in memory is not served by samples.
-        if shared.pacing == Pacing::On && self.is_here(shared) {
+        if shared.stopped() || shared.pacing == Pacing::On && self.is_here(shared) {
             return;
         }
         let does = OnVolume { shared: Arc::clone(shared), volume: self.volume.clone() };
@@ -748,49 +769,6 @@ fn batch_length(parts: &[(usize, Part)], pages_max: u64) -> usize {
 fn cached(file: &OwnedFd, part: &Part) -> Option<bool> {
     let pages = part.end - part.first;
     sys::cached(file.as_fd(), part.first * 4096, pages * 4096).ok().map(|here| here >= pages)
-}
-
-/// Replays a manifest by itself, until all of it is loaded or `stop` is set; pacing is off, because nobody's touches are seen:
-/// `pages_max` bounds it instead. `progress` is told the pages so far and in all. What could not be read comes beside.
-#[must_use]
-pub fn replay(
-    manifest: &Manifest,
-    volumes: &Volumes,
-    pages_max: u64,
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(&Replayed),
-) -> (Replayed, Option<Unread>) {
-    let mut within = manifest.clone();
-    bound(&mut within, pages_max);
-    let mut replay = Planned::new(&within, volumes, Pacing::Off, &Budget::default()).start();
-    while !replay.is_over() && !stop.load(Ordering::Relaxed) {
-        progress(&replay.sums());
-        std::thread::park_timeout(Duration::from_millis(20));
-    }
-    replay.stop();
-    replay.finish();
-    let trouble = replay.shared.troubles.take();
-    let mut done = replay.sums();
-    // What was asked for and did not come is not loaded; what was there before and cannot be read did not count.
-    done.pages = done.pages.saturating_sub(trouble.as_ref().map_or(0, |unread| unread.pages));
-    (done, trouble)
-}
-
-/// Keeps the first `pages_max` pages in the order of first touch.
-fn bound(manifest: &mut Manifest, pages_max: u64) {
-    let mut order: Vec<(u32, usize, usize)> = Vec::new();
-    for (number, file) in manifest.files.iter().enumerate() {
-        order.extend(file.runs.iter().enumerate().map(|(at, run)| (run.rank, number, at)));
-    }
-    order.sort_unstable();
-    let mut left = pages_max.saturating_sub(manifest.metadata_pages());
-    for (_, number, at) in order {
-        let run = &mut manifest.files[number].runs[at];
-        run.pages = run.pages.min(left);
-        left -= run.pages;
-    }
-    manifest.files.iter_mut().for_each(|file| file.runs.retain(|run| run.pages > 0));
-    manifest.files.retain(|file| !file.runs.is_empty());
 }
 
 #[cfg(test)]

@@ -1,3 +1,4 @@
+use super::alone::bound;
 use super::*;
 use crate::pages::Pages;
 use forerun_manifest::{FileSystem, Key};
@@ -173,6 +174,24 @@ fn who_waits_until_all_is_in_memory_is_served_the_one_file_of_many_that_is_not()
     // It was made anew, so it is another file; cold as it was recorded it is one page.
     let done = load();
     assert_eq!((done.here, done.pages + done.stale_files()), (199, 1), "{done:?}");
+}
+
+#[test]
+fn nothing_is_read_before_it_begins_and_no_thread_waits_for_a_beginning_that_does_not_come() {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    let made = cold(&root.path().join("a"), 1 << 20);
+    let Some(manifest) = made.and_then(|()| of_folder(root.path(), &["a"])) else { return };
+    let start = || Planned::new(&manifest, &Volumes::now(), Pacing::Off, &Budget::default()).start();
+    let mut ended = start();
+    assert!(!ended.is_over(), "its threads wait");
+    ended.stop();
+    ended.finish();
+    assert_eq!(ended.sums().pages, 0);
+    let mut begun = start();
+    assert!(!begun.is_over());
+    begun.begin();
+    begun.finish();
+    assert_eq!(begun.sums().pages, 256);
 }
 
 #[test]
