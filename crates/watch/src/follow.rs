@@ -202,7 +202,11 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
             leave_alone(options, manifest, decision, &begun)
         }
         _ => {
-            let report = watched(options, known, decision, planned.map(Planned::start), &begun, progress);
+            let replay = planned.map(Planned::start);
+            // Before a command begins nothing can be missed. A process reads already, and what it came to unseen would count as unused.
+            let begins = replay.as_ref().filter(|_| options.process.is_none());
+            begins.into_iter().for_each(Replay::begin);
+            let report = watched(options, known, decision, replay, &begun, progress);
             drop(first);
             report
         }
@@ -313,11 +317,6 @@ fn watched(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, FollowError> {
     let Known { key, known, volumes, damaged } = known;
-    // Before a command begins nothing can be missed. A process reads already, and what it came to unseen would count as unused.
-    let begin = || replay.iter().for_each(Replay::begin);
-    if options.process.is_none() {
-        begin();
-    }
     let points = Points::load().map_err(unsupported)?;
     let touches = points.touches;
     let (ids, narrow, loads) = (points.ids.clone(), points.narrow.clone(), points.loads());
@@ -325,6 +324,7 @@ fn watched(
     let ours = ours(&learner);
     let everyone: &[u64] = if ours.is_some() { &loads } else { &[] };
     let plan = plan(options, &ids, &narrow, learner.ahead.is_some());
+    let begin = || replay.iter().for_each(Replay::begin);
     let plan = Plan { everyone, of_everyone: ours.as_deref(), ready: Some(&begin), ..plan };
     let by_frames = learner.parts.is_some();
     let done = session::run(&plan, learner, progress);
