@@ -779,7 +779,8 @@ mod tests {
             manifest
         };
         let after = |all_followed: bool| {
-            let points = Points { ids: vec![], narrow: vec![], touches: true, kinds: BTreeMap::new() };
+            let points =
+                Points { ids: vec![], narrow: vec![], touches: true, writes: false, kinds: BTreeMap::new() };
             let learner = Learner::new(points, Volumes::default(), None);
             let key = Key::Named { kind: "unit".into(), name: "a".into() };
             let known = combine(Some(of(1)), learner, None, key, (ran(true, 1, 9), all_followed), true);

@@ -19,6 +19,7 @@ use crate::sys;
 use crate::touches::{Points, Touch};
 use crate::unnamed::{Elsewhere, Unnamed};
 use crate::volumes::{self, Volume, Volumes};
+use crate::written::{self, Added, Written};
 use forerun_core::engine::Seen;
 use forerun_manifest::run::pack;
 use forerun_manifest::{File, FileSystem, Key, Manifest, Run};
@@ -154,6 +155,8 @@ pub(crate) struct Learner {
     known: BTreeMap<FileId, Known>,
     paths: BTreeMap<FileId, String>,
     threads: BTreeMap<u32, Thread>,
+    /// What it writes.
+    written: Written,
     /// Of file systems that are not read ahead of.
     elsewhere: Elsewhere,
     rank: u32,
@@ -185,6 +188,7 @@ impl Learner {
             known: BTreeMap::new(),
             paths: BTreeMap::new(),
             threads: BTreeMap::new(),
+            written: Written::default(),
             elsewhere: Elsewhere::default(),
             rank: 0,
             stretches: 0,
@@ -193,6 +197,26 @@ impl Learner {
             seen: 0,
             lost: 0,
         }
+    }
+
+    /// An event of the command. What it adds is known to be read once it does something else.
+    fn told(&mut self, time: u64, thread: u32, touch: Touch) {
+        match touch {
+            Touch::Loaded(file, first, pages) if self.points.writes => {
+                let read = self.written.add(Added { time, thread, file, first, pages });
+                self.loads(read);
+            }
+            Touch::Dirty(inode, page) => self.written.dirty(thread, inode, page),
+            other => {
+                let read = self.written.read_by(thread);
+                self.loads(read);
+                self.event(time, thread, other);
+            }
+        }
+    }
+
+    fn loads(&mut self, read: Vec<Added>) {
+        read.iter().for_each(|added| self.event(added.time, added.thread, added.loaded()));
     }
 
     fn event(&mut self, time: u64, thread: u32, touch: Touch) {
@@ -231,6 +255,7 @@ impl Learner {
     fn take_one(&mut self, time: u64, number: u32, what: What) {
         let thread = self.threads.entry(number).or_default();
         match what {
+            What::Touch(Touch::Dirty(..)) => {}
             What::Touch(Touch::Asleep) => thread.asleep = Some(time),
             What::Back => {
                 if let Some(since) = thread.asleep.take() {
@@ -257,7 +282,9 @@ impl Learner {
                 {
                     self.show(time, number, file, place);
                 }
-                self.note(file, first, end);
+                for part in self.written.others(file, first..end) {
+                    self.note(file, part.start, part.end);
+                }
             }
             What::Beside(file, first, end) => self.note(file, first, end),
             What::Touch(Touch::Loaded(file, first, pages)) => {
@@ -417,6 +444,8 @@ impl Learner {
 
     /// The end: everything that came is in order now.
     pub(crate) fn close(&mut self) {
+        let read = self.written.read_until(u64::MAX);
+        self.loads(read);
         self.settle(u64::MAX);
         if let (Some(parts), Some(ledger)) = (&mut self.parts, &self.ledger) {
             parts.close(ledger);
@@ -441,7 +470,7 @@ impl Collect for Learner {
                     self.ours(time, touch, self.points.frame(raw));
                 } else {
                     self.seen += 1;
-                    self.event(time, thread, touch);
+                    self.told(time, thread, touch);
                 }
             }
             Sample::Switched { thread, time, out: false } => self.batch.push((time, thread, What::Back)),
@@ -459,6 +488,8 @@ impl Collect for Learner {
 
     fn look(&mut self) {
         let until = self.complete_until;
+        let read = self.written.read_until(until.saturating_sub(written::HELD));
+        self.loads(read);
         self.settle(until);
         if let (Some(parts), Some(ledger)) = (&mut self.parts, &self.ledger) {
             parts.look(ledger, until);
@@ -497,7 +528,8 @@ mod tests {
     use crate::payers::Charge;
 
     fn learner() -> Learner {
-        let points = Points { ids: vec![], narrow: vec![], touches: true, kinds: BTreeMap::new() };
+        let points =
+            Points { ids: vec![], narrow: vec![], touches: true, writes: false, kinds: BTreeMap::new() };
         Learner::new(points, Volumes::default(), None)
     }
 
@@ -527,6 +559,28 @@ mod tests {
         learner.close();
         assert_eq!(learner.known[&B].stretches, [Run { first: 8, pages: 4, rank: 0, seen: 1 }]);
         assert_eq!(learner.known[&A].stretches, [Run { first: 0, pages: 8, rank: 1, seen: 1 }]);
+    }
+
+    #[test]
+    fn what_is_written_is_neither_loaded_nor_needed_when_it_is_read_again() {
+        let mut learner = learner();
+        learner.points.writes = true;
+        for (time, thread, touch) in [
+            (10, 1, Touch::Loaded(A, 0, 4)),
+            (11, 2, Touch::Loaded(B, 0, 1)),
+            (12, 1, Touch::Dirty(A.inode, 0)),
+            (13, 2, Touch::Asleep),
+            (14, 1, Touch::Loaded(A, 4, 1)),
+            (20, 2, Touch::Read(A, 0, 6)),
+            (30, 1, Touch::Read(A, 4, 4)),
+        ] {
+            learner.told(time, thread, touch);
+        }
+        learner.close();
+        assert_eq!(learner.known[&B].stretches, [Run { first: 0, pages: 1, rank: 0, seen: 1 }]);
+        // Only what another has read of it, and what it has read itself and not written.
+        assert_eq!(learner.known[&A].stretches, [Run { first: 4, pages: 3, rank: 1, seen: 1 }]);
+        assert_eq!(learner.loaded, 2);
     }
 
     #[test]

@@ -82,3 +82,4 @@ pub mod volumes;
 mod whole;
 mod window;
 mod worth;
+mod written;

@@ -4,6 +4,7 @@
 //! of ext4 is pages of the block device and shows here too. `mm_filemap_get_pages`, `mm_filemap_fault` and
 //! `mm_filemap_map_pages` fire for what was touched, here or not. `sched_switch` tells a thread that goes to sleep in a way
 //! that signals do not end (state D), which is how the kernel waits for a page. How long is told by the record of its coming back.
+//! `writeback_dirty_folio` tells what was added to be written (`written.rs`).
 
 use crate::format::Format;
 use crate::sample::{u32_at, u64_at};
@@ -23,6 +24,8 @@ pub(crate) fn are_told() -> bool {
 
 /// Threads that go to sleep.
 pub(crate) const SLEEP: &str = "sched/sched_switch";
+/// Pages that are written, by the name of Linux 5.18 and the one before.
+const DIRTY: [&str; 2] = ["writeback/writeback_dirty_folio", "writeback/writeback_dirty_page"];
 /// `TASK_UNINTERRUPTIBLE` as `sched_switch` prints it, for waits that a kill may end too.
 const SLEEP_FILTER: &str = "prev_state == 2";
 /// Bits of a kernel device number that hold the minor number.
@@ -43,6 +46,8 @@ pub(crate) enum Touch {
     Read(FileId, u64, u64),
     /// The thread goes to sleep until something has come.
     Asleep,
+    /// A page of a file of this number, on some device, is made dirty.
+    Dirty(u64, u64),
 }
 
 /// Where the fields of one tracepoint are.
@@ -51,6 +56,7 @@ pub(crate) enum Kind {
     Loaded { inode: usize, device: usize, first: usize, order: Option<usize>, frame: Option<usize> },
     Asked { inode: usize, device: usize, first: usize, last: Option<usize>, read: bool },
     Asleep,
+    Dirty { inode: usize, page: usize },
 }
 
 /// The tracepoints of this machine.
@@ -62,6 +68,8 @@ pub(crate) struct Points {
     pub(crate) narrow: Vec<(usize, String)>,
     /// Whether touches are seen beside what is loaded.
     pub(crate) touches: bool,
+    /// Whether what is written is told apart from what is loaded.
+    pub(crate) writes: bool,
     pub(crate) kinds: BTreeMap<u16, Kind>,
 }
 
@@ -71,7 +79,8 @@ impl Points {
     /// # Errors
     /// [`TracefsError`] where what is loaded cannot be traced. Touches and sleeps may be missing.
     pub(crate) fn load() -> Result<Self, TracefsError> {
-        let mut all = Self { ids: Vec::new(), narrow: Vec::new(), touches: true, kinds: BTreeMap::new() };
+        let kinds = BTreeMap::new();
+        let mut all = Self { ids: Vec::new(), narrow: Vec::new(), touches: true, writes: false, kinds };
         let add = tracefs::load(ADD)?;
         let kind = loaded(&add)?;
         all.insert(&add, kind);
@@ -80,6 +89,11 @@ impl Points {
                 Ok((kind, format)) => all.insert(&format, kind),
                 Err(_) => all.touches = false,
             }
+        }
+        let told = DIRTY.iter().find_map(|name| tracefs::load(name).ok());
+        if let Some((kind, format)) = told.and_then(|format| Some((dirty(&format).ok()?, format))) {
+            all.insert(&format, kind);
+            all.writes = true;
         }
         if let Ok(sleep) = tracefs::load(SLEEP) {
             all.narrow.push((all.ids.len(), SLEEP_FILTER.to_owned()));
@@ -126,6 +140,7 @@ impl Points {
                 Some(if read { Touch::Read(file, first, last) } else { Touch::Asked(file, first, last) })
             }
             Kind::Asleep => Some(Touch::Asleep),
+            Kind::Dirty { inode, page } => Some(Touch::Dirty(u64_at(raw, inode)?, u64_at(raw, page)?)),
         }
     }
 }
@@ -157,6 +172,10 @@ fn asked(format: &Format) -> Result<Kind, TracefsError> {
     })
 }
 
+fn dirty(format: &Format) -> Result<Kind, TracefsError> {
+    Ok(Kind::Dirty { inode: format.field("ino", 8)?.offset, page: format.field("index", 8)?.offset })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,7 +192,8 @@ ID: 611
     #[test]
     fn a_loaded_folio_is_all_its_pages_and_a_short_record_is_none() {
         let format = Format::parse(ADD_6_18).expect("the kernel's own text");
-        let mut points = Points { ids: vec![], narrow: vec![], touches: false, kinds: BTreeMap::new() };
+        let mut points =
+            Points { ids: vec![], narrow: vec![], touches: false, writes: false, kinds: BTreeMap::new() };
         points.insert(&format, loaded(&format).expect("all fields"));
         let mut raw = vec![0_u8; 40];
         raw[..2].copy_from_slice(&611_u16.to_ne_bytes());

@@ -590,6 +590,37 @@ fn what_is_loaded_from_a_file_system_that_only_the_command_sees_is_said_and_noth
 }
 
 #[test]
+fn what_a_command_writes_is_not_read_ahead_of_its_next_run() {
+    for kind in ["ext4", "xfs", "btrfs"] {
+        let Some(disk) = Disk::new(kind) else {
+            skipped("needs root, a loop device and mkfs");
+            continue;
+        };
+        let at = &disk.mount;
+        let data = file(Path::new(at), "data", 1 << 20);
+        disk.cold();
+        let state = disk.folder.path().join("state").display().to_string();
+        // In large pieces, in small ones, and what is read again. `cat` would have the file system share what is the same.
+        let script = format!(
+            "dd if=/dev/zero of={at}/out bs=1M count=8; seq 100000 > {at}/lines; dd if={at}/out of={at}/both bs=64K
+            dd if={data} of={at}/both bs=64K oflag=append conv=notrunc; cat {at}/both > /dev/null"
+        );
+        let words = ["watch", "--quiet", "--state", &state, "--", "sh", "-c", &script];
+        let done = forerun(&words).output().expect("it runs");
+        if done.status.code() == Some(4) {
+            return skipped("needs the kernel's tracepoints");
+        }
+        assert!(done.status.success(), "{done:?}");
+        let manifest = manifests(Path::new(&state)).pop().expect("one is kept").display().to_string();
+        let shown = json(&["manifest", "show", &manifest, "--json"]);
+        let files = shown["files"].as_array().expect("a list").iter();
+        let here: Vec<&str> =
+            files.filter_map(|file| file["path"].as_str()).filter(|path| path.starts_with(at)).collect();
+        assert_eq!(here, [data.as_str()], "{kind}: {shown}");
+    }
+}
+
+#[test]
 fn a_recording_is_shown_as_one_and_not_as_left_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let kept = folder.path().join("m.manifest").display().to_string();
