@@ -394,6 +394,13 @@ pub fn open_number(volume: &Volume, inode: u64, path: Option<&Path>) -> io::Resu
     to_read(&place)
 }
 
+/// Bytes of the file of a number, where that opens it: `root` is [`root`] of the file system.
+pub(crate) fn size_below(volume: &Volume, root: BorrowedFd<'_>, inode: u64) -> Option<u64> {
+    let place = place(volume, Some(root), &File { inode, ..File::default() }).ok()?;
+    let data = fs::File::from(place).metadata().ok()?;
+    (data.is_file() && data.ino() == inode).then_some(data.len())
+}
+
 /// Makes the entry of a file that was just touched: by inode alone where the file system can, else by `path`.
 #[must_use]
 pub fn identify(volume: &Volume, inode: u64, path: Option<&Path>) -> Option<File> {

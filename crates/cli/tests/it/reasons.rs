@@ -1,11 +1,16 @@
-//! What is said of files that were not read ahead: the reason that is so.
+//! What is said of files that were not read ahead, and of those that a program missed: the reason that is so, and no more than there is.
 
 use super::kernels::Disk;
 use crate::{forerun, json, skipped};
 use serde_json::Value;
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::BufRead as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+
+/// Small files, and bytes of each.
+const FILES: usize = 200;
+const BYTES: usize = 2_000;
 
 /// This program, by a user who may nothing.
 fn by_nobody(words: &[&str]) -> Output {
@@ -121,4 +126,48 @@ fn a_file_of_which_no_path_is_known_is_named_by_its_number() {
     let text = String::from_utf8_lossy(&said.stdout).into_owned();
     assert!(text.contains(&format!("no path by which this user could open it  inode {inode}")), "{text}");
     assert!(!text.contains("gone"), "{text}");
+}
+
+#[test]
+fn of_a_small_file_a_program_misses_as_many_pages_as_it_has() {
+    let Some(disk) = Disk::new() else { return skipped("needs root, and an ext4 of its own") };
+    let (mount, state, socket) = (disk.text("mount"), disk.text("state"), disk.text("page.sock"));
+    for file in 0..FILES {
+        std::fs::write(format!("{mount}/{file}"), vec![7; BYTES]).expect("room");
+    }
+    disk.cold();
+    // By a name of its own.
+    let reader = disk.text("smallreader");
+    symlink("/bin/cat", &reader).expect("a folder of ours");
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_forerun"))
+        .args(["watch", "--observe", "--json", "--only", &mount, "--state", &state, "--http", &socket])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary is built with its tests");
+    let mut first = String::new();
+    let mut lines = std::io::BufReader::new(daemon.stdout.take().expect("piped"));
+    lines.read_line(&mut first).expect("text");
+    if first.is_empty() {
+        assert_eq!(daemon.wait().expect("ours").code(), Some(4));
+        return skipped("needs root and Linux 6.18");
+    }
+    std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+    let files: Vec<String> = (0..FILES).map(|file| format!("{mount}/{file}")).collect();
+    assert!(Command::new(&reader).args(&files).stdout(Stdio::null()).status().expect("coreutils").success());
+    let begun = std::time::Instant::now();
+    let missed = loop {
+        let figures = json(&["top", "--once", "--json", &socket]);
+        let programs = figures["programs"].as_array().expect("a list");
+        if let Some(program) = programs.iter().find(|program| program["name"] == "smallreader") {
+            break program.clone();
+        }
+        if begun.elapsed().as_secs() > 30 {
+            break Value::Null;
+        }
+    };
+    assert!(Command::new("kill").arg(daemon.id().to_string()).status().is_ok_and(|status| status.success()));
+    assert!(daemon.wait().expect("ours").success());
+    assert!(missed["misses"].as_u64().is_some_and(|misses| misses > 0), "{missed}");
+    assert_eq!(missed["missed_pages"], missed["misses"], "a page each: {missed}");
 }
