@@ -46,6 +46,8 @@ mod narrow;
 mod options;
 #[path = "it/power.rs"]
 mod power;
+#[path = "it/reasons.rs"]
+mod reasons;
 #[path = "it/recording.rs"]
 mod recording;
 #[path = "it/runs.rs"]

@@ -64,6 +64,10 @@ pub enum Stale {
     Size,
     /// The file was changed.
     Changed,
+    /// Perhaps nothing: this user may not open it.
+    Denied,
+    /// Perhaps nothing: there is no path to open it by, and its number opens nothing here.
+    Unnamed,
 }
 
 impl Stale {
@@ -75,7 +79,15 @@ impl Stale {
             Self::Generation => "another file",
             Self::Size => "another size",
             Self::Changed => "changed",
+            Self::Denied => "may not be opened by this user",
+            Self::Unnamed => "no path by which this user could open it",
         }
+    }
+
+    /// Whether it says that what was recorded is no more; else it says only that this user cannot tell.
+    #[must_use]
+    pub const fn is_change(self) -> bool {
+        !matches!(self, Self::Denied | Self::Unnamed)
     }
 }
 

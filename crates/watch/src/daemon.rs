@@ -497,9 +497,9 @@ impl Daemon {
             if let Some(ground) = place.ground.filter(|_| windows) {
                 self.governor.see(time, pid, sight, ground, acts);
             }
+            self.programs.iter_mut().for_each(|programs| programs.see(pid, sight));
             match *sight {
                 Sight::Asked { first, pages, missing: true, .. } => {
-                    self.programs.iter_mut().for_each(|programs| programs.missed(pid, pages));
                     self.patterns.missed(time, pid, file, first, pages);
                     self.missed(time, pid, file, first);
                     if first == 0 && !self.alone {
@@ -511,7 +511,6 @@ impl Daemon {
                     self.patterns.marked(pid, file, &mut self.left);
                 }
                 Sight::Fault { page, .. } => {
-                    self.programs.iter_mut().for_each(|programs| programs.missed(pid, 1));
                     self.mapped(time, pid, file, page..page.saturating_add(1));
                     self.missed(time, pid, file, page);
                 }
@@ -611,11 +610,11 @@ impl Daemon {
 
     /// Tells how it stands, where somebody wants to know.
     fn show(&mut self, now: u64, say: &mut dyn FnMut(&Told)) {
-        let Some(programs) = self.programs.as_ref().filter(|_| now.saturating_sub(self.shown) >= SHOW_EVERY)
-        else {
-            return;
-        };
+        let is_due = now.saturating_sub(self.shown) >= SHOW_EVERY;
+        let Some(programs) = self.programs.as_mut().filter(|_| is_due) else { return };
         self.shown = now;
+        programs.settle(self.mounted.volumes());
+        let programs = programs.all();
         let level = |name, now: usize, most: usize| Level { name, now: now as u64, most: most as u64 };
         let (readers, given) = self.governor.levels();
         let memory = memory::cgroup();
@@ -637,12 +636,8 @@ impl Daemon {
         levels
             .extend(self.charge.is_reader().then(|| level("payers", self.charge.paid().payers, PAYERS_MAX)));
         levels.extend(memory.map(|of| Level { name: "memory_bytes", now: of.used, most: of.limit }));
-        let standing = Standing {
-            sums: self.sums(),
-            share: self.pressure.gate.share(pressure::ALL),
-            levels,
-            programs: programs.all(),
-        };
+        let standing =
+            Standing { sums: self.sums(), share: self.pressure.gate.share(pressure::ALL), levels, programs };
         say(&Told::Standing(Box::new(standing)));
     }
 

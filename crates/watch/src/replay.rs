@@ -65,6 +65,7 @@ const SAMPLES: usize = 48;
 /// What `verdicts` say beside the reasons of [`Stale`].
 const UNKNOWN: u8 = 0;
 const FRESH: u8 = 1;
+const REFUSED: u8 = 6;
 
 /// Pages of one stretch, as one request asks for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,6 +188,8 @@ pub struct Replayed {
     pub files: u64,
     /// Files that are not, by reason: gone, another file, another size, changed.
     pub stale: [u64; 4],
+    /// Files that this user cannot open, as they are or not.
+    pub refused: u64,
     /// It was held back at least once because too much had not been touched.
     pub paced: bool,
 }
@@ -368,17 +371,18 @@ impl Replay {
             untold: shared.untold.load(Ordering::Relaxed),
             files: count(FRESH),
             stale: REASONS.map(|reason| count(code(reason))),
+            refused: count(REFUSED),
             paced: shared.paced.load(Ordering::Relaxed),
         }
     }
 
-    /// The entries that stand, without their runs, and the numbers of those that are not what was recorded. One that was not looked at
-    /// stands too: if its file has changed, the next replay looks.
+    /// The entries that stand, without their runs, and the numbers of those that are not what was recorded. One that was not looked at, or
+    /// could not be, stands too: if its file has changed, the next replay looks.
     pub(crate) fn verdicts(&self) -> (BTreeMap<FileId, File>, BTreeSet<usize>) {
         let (mut fresh, mut stale) = (BTreeMap::new(), BTreeSet::new());
         for (number, (file, verdict)) in self.shared.files.iter().zip(&self.shared.verdicts).enumerate() {
             match verdict.load(Ordering::Relaxed) {
-                UNKNOWN | FRESH => {
+                UNKNOWN | FRESH | REFUSED => {
                     if let Some(Some(system)) = self.systems.get(file.file_system as usize) {
                         fresh.insert(FileId { inode: file.inode, ..*system }, file.clone());
                     }
@@ -401,6 +405,7 @@ const fn code(reason: Stale) -> u8 {
         Stale::Generation => 3,
         Stale::Size => 4,
         Stale::Changed => 5,
+        Stale::Denied | Stale::Unnamed => REFUSED,
     }
 }
 

@@ -297,7 +297,7 @@ fn place(volume: &Volume, root: Option<BorrowedFd<'_>>, file: &File) -> io::Resu
         return found;
     }
     if file.path.as_os_str().is_empty() {
-        return Err(io::ErrorKind::NotFound.into());
+        return Err(io::ErrorKind::Unsupported.into());
     }
     sys::open(&file.path, libc::O_PATH)
 }
@@ -312,7 +312,7 @@ fn at_once(volume: &Volume, root: BorrowedFd<'_>, file: &File) -> Option<io::Res
     let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOATIME;
     let found = match by_handle(volume, Some(root), &handle, flags)? {
         Ok(found) => fs::File::from(found),
-        Err(error) => return Some(gone(error)),
+        Err(error) => return Some(refused(error, file)),
     };
     let Ok(data) = found.metadata() else { return Some(Ok(Err(Stale::Gone))) };
     if !data.is_file() || data.ino() != file.inode {
@@ -322,18 +322,32 @@ fn at_once(volume: &Volume, root: BorrowedFd<'_>, file: &File) -> Option<io::Res
     Some(Ok(file.stale(&state).map_or(Ok(Opened { file: found.into(), state }), Err)))
 }
 
-/// What a refusal says of a file: that it is gone, unless this process or the machine has no room for one more.
-fn gone(error: io::Error) -> io::Result<Result<Opened, Stale>> {
-    match error.raw_os_error() {
-        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => Err(error),
-        _ => Ok(Err(Stale::Gone)),
-    }
+/// What a refusal says of a file: that it is gone, or another in its place, or that this user cannot open it; nothing where this process or the
+/// machine has no room for one more.
+fn refused(error: io::Error, file: &File) -> io::Result<Result<Opened, Stale>> {
+    Ok(Err(match error.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => return Err(error),
+        Some(libc::EACCES | libc::EPERM) => Stale::Denied,
+        // None there is, or one that is longer than the kernel takes.
+        Some(libc::ENAMETOOLONG) => Stale::Unnamed,
+        _ if error.kind() == io::ErrorKind::Unsupported => Stale::Unnamed,
+        // What was written anew beside it has its name.
+        _ if !file.path.as_os_str().is_empty() && is_another(&file.path, error.raw_os_error()) => {
+            Stale::Generation
+        }
+        _ => Stale::Gone,
+    }))
+}
+
+/// Whether something is in the place of a file of which a handle says that it is no more.
+fn is_another(path: &Path, error: Option<i32>) -> bool {
+    error == Some(libc::ESTALE) && fs::symlink_metadata(path).is_ok()
 }
 
 /// Opens the file of an entry, if it is still the one that was recorded.
 ///
 /// # Errors
-/// Why it is not. What may not be opened is [`Stale::Gone`] too.
+/// Why it is not, or why this user cannot tell.
 pub fn open(volume: &Volume, file: &File) -> Result<Opened, Stale> {
     open_below(volume, None, file).unwrap_or(Err(Stale::Gone))
 }
@@ -352,7 +366,7 @@ pub fn open_below(
     }
     let place = match place(volume, root, file) {
         Ok(place) => place,
-        Err(error) => return gone(error),
+        Err(error) => return refused(error, file),
     };
     let data = fs::File::from(place.try_clone()?).metadata()?;
     if !data.is_file() || data.ino() != file.inode {
@@ -360,7 +374,7 @@ pub fn open_below(
     }
     let opened = match to_read(&place) {
         Ok(opened) => opened,
-        Err(error) => return gone(error),
+        Err(error) => return refused(error, file),
     };
     let state = state(&opened, &data);
     Ok(file.stale(&state).map_or(Ok(Opened { file: opened, state }), Err))
@@ -369,7 +383,7 @@ pub fn open_below(
 /// Opens a file by its number, or where that opens nothing by its path, whatever it is like, if it is a regular one of that number.
 ///
 /// # Errors
-/// What the system said; `NotFound` where that number is no regular file, or numbers open nothing here.
+/// What the system said; `NotFound` where that number is no regular file, `Unsupported` where numbers open nothing here.
 pub fn open_number(volume: &Volume, inode: u64, path: Option<&Path>) -> io::Result<OwnedFd> {
     let path = path.map_or_else(PathBuf::new, Path::to_owned);
     let place = place(volume, None, &File { inode, path, ..File::default() })?;
@@ -378,6 +392,13 @@ pub fn open_number(volume: &Volume, inode: u64, path: Option<&Path>) -> io::Resu
         return Err(io::ErrorKind::NotFound.into());
     }
     to_read(&place)
+}
+
+/// Bytes of the file of a number, where that opens it: `root` is [`root`] of the file system.
+pub(crate) fn size_below(volume: &Volume, root: BorrowedFd<'_>, inode: u64) -> Option<u64> {
+    let place = place(volume, Some(root), &File { inode, ..File::default() }).ok()?;
+    let data = fs::File::from(place).metadata().ok()?;
+    (data.is_file() && data.ino() == inode).then_some(data.len())
 }
 
 /// Makes the entry of a file that was just touched: by inode alone where the file system can, else by `path`.
@@ -470,8 +491,41 @@ mod tests {
         assert_eq!(below(&entry).err(), Some(Stale::Size));
         fs::remove_file(&path).expect("it is there");
         assert_eq!(below(&entry).err(), Some(Stale::Gone));
-        assert!(gone(io::Error::from_raw_os_error(libc::EMFILE)).is_err(), "no fault of the file");
-        assert!(matches!(gone(io::Error::from_raw_os_error(libc::ESTALE)), Ok(Err(Stale::Gone))));
+    }
+
+    #[test]
+    fn a_refusal_says_gone_only_of_what_is_no_more_and_has_nothing_in_its_place() {
+        let (_folder, volume, inode) = here();
+        let path = volume.mount.join("a");
+        let entry = identify(&volume, inode, Some(&path)).expect("it is there");
+        let says = |error, entry: &File| {
+            refused(io::Error::from_raw_os_error(error), entry).map(|said| said.expect_err("it is refused"))
+        };
+        assert!(says(libc::EMFILE, &entry).is_err(), "no fault of the file");
+        assert_eq!(says(libc::ESTALE, &entry).ok(), Some(Stale::Generation), "its name is another's");
+        assert_eq!(says(libc::EACCES, &entry).ok(), Some(Stale::Denied));
+        assert_eq!(says(libc::ENAMETOOLONG, &entry).ok(), Some(Stale::Unnamed));
+        let nameless = File { path: PathBuf::new(), handle: None, ..entry.clone() };
+        assert_eq!(open(&volume, &nameless).err(), Some(Stale::Unnamed), "no number opens anything here");
+        assert_eq!(says(libc::ESTALE, &nameless).ok(), Some(Stale::Gone));
+        fs::remove_file(&path).expect("it is there");
+        assert_eq!(says(libc::ESTALE, &entry).ok(), Some(Stale::Gone));
+        assert_eq!(says(libc::ENOENT, &entry).ok(), Some(Stale::Gone));
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_one_that_a_handle_names_is_another() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let Some(volume) = Volumes::now().holding(root.path()).filter(Volume::finds_by_inode) else { return };
+        let path = root.path().join("a");
+        fs::write(&path, vec![1; 10_000]).expect("room on disk");
+        let inode = fs::metadata(&path).expect("just written").ino();
+        let entry = identify(&volume, inode, Some(&path)).expect("it is there");
+        fs::write(root.path().join("b"), vec![1; 10_000]).expect("room on disk");
+        fs::rename(root.path().join("b"), &path).expect("beside it");
+        assert_eq!(open(&volume, &entry).err(), Some(Stale::Generation), "by handle, or by path");
+        fs::remove_file(&path).expect("it is there");
+        assert_eq!(open(&volume, &entry).err(), Some(Stale::Gone));
     }
 
     #[test]

@@ -443,6 +443,8 @@ struct VerifyJson {
     fresh: u64,
     not_mounted: u64,
     stale: Vec<StaleJson>,
+    /// Those of which this user cannot tell.
+    refused: Vec<StaleJson>,
 }
 
 #[derive(Serialize)]
@@ -456,54 +458,76 @@ fn verify(args: &ShowArgs, ui: &Ui) -> Result<(), CliError> {
     let manifest = open_of_files(&args.manifest)?;
     let verdicts = snapshot::verify(&manifest);
     let count = |wanted: &Verdict| verdicts.iter().filter(|(_, verdict)| verdict == wanted).count() as u64;
-    let stale = verdicts.iter().filter_map(|(file, verdict)| match verdict {
-        Verdict::Stale(reason) => Some(StaleJson {
-            path: file.path.display().to_string(),
-            inode: file.inode,
-            reason: reason.word(),
-        }),
-        _ => None,
-    });
+    let because = |is_change: bool| {
+        let of = verdicts.iter().filter_map(|(file, verdict)| match verdict {
+            Verdict::Stale(reason) if reason.is_change() == is_change => Some(StaleJson {
+                path: file.path.display().to_string(),
+                inode: file.inode,
+                reason: reason.word(),
+            }),
+            _ => None,
+        });
+        of.collect::<Vec<_>>()
+    };
     let json = VerifyJson {
         files: verdicts.len() as u64,
         fresh: count(&Verdict::Fresh),
         not_mounted: count(&Verdict::NotMounted),
-        stale: stale.collect(),
+        stale: because(true),
+        refused: because(false),
     };
     if ui.json {
         ui.print_json(&json)?;
     } else {
-        let most = if ui.verbose > 0 { usize::MAX } else { LISTED };
-        let mut text = format!(
-            "{} of {} files are as they were recorded\n",
-            human::count(json.fresh),
-            human::count(json.files)
-        );
-        for stale in json.stale.iter().take(most) {
-            let _ = writeln!(text, "  {:<12}  {}", stale.reason, human::plain(&stale.path));
-        }
-        if json.stale.len() > most {
-            let _ = writeln!(text, "  … and {} more (-v lists them)", json.stale.len() - most);
-        }
-        if json.not_mounted > 0 {
-            let _ =
-                writeln!(text, "  {} on file systems that are not mounted", human::count(json.not_mounted));
-        }
-        ui.print(&text)?;
+        ui.print(&verified(&json, if ui.verbose > 0 { usize::MAX } else { LISTED }))?;
     }
-    let place = args.manifest.display().to_string();
+    judged(&json, &args.manifest.display().to_string())
+}
+
+/// What is told of all entries, with so many that are not as they were.
+fn verified(json: &VerifyJson, most: usize) -> String {
+    let (fresh, files) = (human::count(json.fresh), human::count(json.files));
+    let mut text = format!("{fresh} of {files} files are as they were recorded\n");
+    for all in [&json.stale, &json.refused] {
+        let width = all.iter().map(|one| one.reason.len()).max().unwrap_or(0).max(12);
+        for StaleJson { path, inode, reason } in all.iter().take(most) {
+            let name =
+                if path.is_empty() { format!("inode {inode}") } else { human::plain(path).into_owned() };
+            let _ = writeln!(text, "  {reason:<width$}  {name}");
+        }
+        if all.len() > most {
+            let _ = writeln!(text, "  … and {} more (-v lists them)", all.len() - most);
+        }
+    }
+    if json.not_mounted > 0 {
+        let _ = writeln!(text, "  {} on file systems that are not mounted", human::count(json.not_mounted));
+    }
+    text
+}
+
+/// The end of a judgement: an error where not all is as it was, or cannot be told.
+fn judged(json: &VerifyJson, place: &str) -> Result<(), CliError> {
     if json.not_mounted == json.files && json.files > 0 {
         let what = format!("none of {} entries is on a file system that is mounted", json.files);
-        return Err(CliError::new(Kind::Finding, &place, what, "mount it, or record again"));
+        return Err(CliError::new(Kind::Finding, place, what, "mount it, or record again"));
     }
-    if json.stale.is_empty() {
+    let (stale, refused) = (json.stale.len(), json.refused.len());
+    if stale + refused == 0 {
         return Ok(());
     }
-    let mut what = format!("{} of {} entries are stale", json.stale.len(), json.files);
+    let mut what = match stale {
+        0 => format!("{refused} of {} entries cannot be opened by this user", json.files),
+        _ => format!("{stale} of {} entries are stale", json.files),
+    };
+    if stale > 0 && refused > 0 {
+        let _ = write!(what, ", {refused} cannot be opened by this user");
+    }
     if json.not_mounted > 0 {
         let _ = write!(what, ", {} on file systems that are not mounted", json.not_mounted);
     }
-    Err(CliError::new(Kind::Finding, &place, what, "record again"))
+    // Of what cannot be opened nobody knows that it has changed.
+    let remedy = if stale > 0 { "record again" } else { "verify as root, or as a user who may read them" };
+    Err(CliError::new(Kind::Finding, place, what, remedy))
 }
 
 fn merge(args: &MergeArgs, ui: &Ui) -> Result<(), CliError> {
@@ -528,6 +552,8 @@ fn merge(args: &MergeArgs, ui: &Ui) -> Result<(), CliError> {
 struct ReplayedJson {
     files: u64,
     stale_files: u64,
+    /// Of which this user cannot tell whether they are what was recorded.
+    refused_files: u64,
     pages: u64,
     metadata_pages: u64,
     here_pages: u64,
@@ -566,6 +592,7 @@ fn replay(args: &ReplayArgs, ui: &Ui) -> Result<(), CliError> {
         ui.print_json(&ReplayedJson {
             files: done.files,
             stale_files: done.stale_files(),
+            refused_files: done.refused,
             pages: done.pages,
             metadata_pages: done.metadata_pages,
             here_pages: done.here,
@@ -577,13 +604,13 @@ fn replay(args: &ReplayArgs, ui: &Ui) -> Result<(), CliError> {
         return trouble.map_or(Ok(()), |unread| Err(not_read("replay", &unread)));
     }
     let mut line = format!(
-        "{} files: {} loaded in {}, {} of it metadata; {} in memory already; {} changed files skipped",
+        "{} files: {} loaded in {}, {} of it metadata; {} in memory already{}",
         human::count(done.files),
         bytes(done.pages),
         nanos(elapsed_ns),
         bytes(done.metadata_pages),
         bytes(done.here),
-        human::count(done.stale_files())
+        watch::skipped(&done)
     );
     if done.untold > 0 {
         let _ = write!(line, "; {}", super::load::untold(&done));

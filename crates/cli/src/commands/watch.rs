@@ -373,11 +373,17 @@ fn left_alone(decision: Decision) -> String {
 /// Why nothing was read ahead, as far as that is known.
 fn nothing(did: &Replayed) -> String {
     let here = if did.here > 0 { "what is known of it was in memory already, " } else { "" };
-    let stale = match did.stale_files() {
+    format!("{here}nothing was read ahead{}", skipped(did))
+}
+
+/// What was known and not read ahead, and why.
+pub(crate) fn skipped(did: &Replayed) -> String {
+    let some = |files: u64, what: &str| match files {
         0 => String::new(),
-        files => format!("; {} changed files skipped", human::count(files)),
+        files => format!("; {} {what}", human::count(files)),
     };
-    format!("{here}nothing was read ahead{stale}")
+    let refused = some(did.refused, "files skipped that this user cannot open");
+    some(did.stale_files(), "changed files skipped") + &refused
 }
 
 fn replayed(did: &Replayed, rotating: bool) -> String {
@@ -389,9 +395,7 @@ fn replayed(did: &Replayed, rotating: bool) -> String {
         pages(did.metadata_pages),
         human::count(did.requests),
     );
-    if did.stale_files() > 0 {
-        line.push_str(&format!("; {} changed files skipped", human::count(did.stale_files())));
-    }
+    line.push_str(&skipped(did));
     line
 }
 
@@ -437,6 +441,8 @@ pub(crate) struct RunJson {
     used_pages: Option<u64>,
     here_pages: u64,
     stale_files: u64,
+    /// Of which this user cannot tell whether they are what was recorded.
+    refused_files: u64,
     paced: bool,
     wished_pages: Option<u64>,
     wished_used_pages: Option<u64>,
@@ -486,6 +492,7 @@ impl RunJson {
             used_pages: (report.touches && report.all_followed).then_some(did.used),
             here_pages: did.here,
             stale_files: did.stale_files(),
+            refused_files: did.refused,
             paced: did.paced,
             wished_pages: report.wished.map(|wished| wished.pages),
             wished_used_pages: report.wished.map(|wished| wished.used),
