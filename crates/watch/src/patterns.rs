@@ -208,6 +208,8 @@ pub(crate) struct Patterns<A = Ahead> {
     /// Who decides, if somebody was named.
     named: Option<SchemeSpec>,
     suspects: BTreeMap<(u32, FileId), Suspect>,
+    /// When it is worth looking again whether any of too many has fallen silent.
+    full_until: u64,
     readers: BTreeMap<(u32, FileId), Reader>,
     earned: Earned,
     /// What engines before this one asked for.
@@ -323,12 +325,21 @@ impl<A: Asks> Patterns<A> {
             observe: false,
             named: None,
             suspects: BTreeMap::new(),
+            full_until: 0,
             readers: BTreeMap::new(),
             earned: Earned::default(),
             past: Wished::default(),
             shown: 0,
             decided: Vec::new(),
             by_frames: false,
+        }
+    }
+
+    /// Makes room. Of thousands of files a second each would have all looked at, so that is not done again soon.
+    fn forget_silent(&mut self, time: u64) {
+        if time >= self.full_until {
+            self.suspects.retain(|_, suspect| time.saturating_sub(suspect.pace.last) < SILENT);
+            self.full_until = time + SILENT / 64;
         }
     }
 
@@ -343,7 +354,7 @@ impl<A: Asks> Patterns<A> {
             return;
         }
         if self.suspects.len() >= SUSPECTS_MAX && !self.suspects.contains_key(&(pid, file)) {
-            self.suspects.retain(|_, suspect| time.saturating_sub(suspect.pace.last) < SILENT);
+            self.forget_silent(time);
             if self.suspects.len() >= SUSPECTS_MAX {
                 return;
             }
@@ -689,5 +700,8 @@ mod tests {
             patterns.missed(inode, 1, FileId { inode, ..FILE }, 0, 4);
         }
         assert!(patterns.suspects.len() <= SUSPECTS_MAX && patterns.shown == 0);
+        // There is room again once they are silent.
+        patterns.missed(3 * SILENT, 1, FileId { inode: 20_000, ..FILE }, 0, 4);
+        assert_eq!(patterns.suspects.len(), 1);
     }
 }
