@@ -9,7 +9,7 @@ use forerun_study::human;
 use forerun_watch::follow::{self, FollowOptions};
 use forerun_watch::load::{self, Files};
 use forerun_watch::memory;
-use forerun_watch::replay::{self, Replayed, Unread};
+use forerun_watch::replay::{self, Alone, Replayed, Unread};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -48,7 +48,8 @@ fn size(text: &str) -> Result<u64, String> {
 
 #[derive(Serialize)]
 struct LoadedJson {
-    files: usize,
+    /// Of which something is in memory now.
+    files: u64,
     bytes: u64,
     loaded_bytes: u64,
     here_bytes: u64,
@@ -57,6 +58,8 @@ struct LoadedJson {
     beyond_budget_bytes: u64,
     requests: u64,
     elapsed_ns: u64,
+    /// A signal cut it off.
+    interrupted: bool,
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for people")]
@@ -78,21 +81,31 @@ pub(crate) fn run(args: &LoadArgs, ui: &Ui) -> Result<(), CliError> {
     let all = files.manifest.file_pages();
     let bar = ui.bars.then(|| bar(all * PAGE));
     let start = Instant::now();
-    let (done, trouble) =
-        replay::replay(&files.manifest, &files.volumes, u64::MAX, &stop, &mut |done: &Replayed| {
-            if let Some(bar) = &bar {
-                bar.set_position((done.pages + done.here).min(all) * PAGE);
-            }
-        });
+    let alone = replay::replay(&files.manifest, &files.volumes, u64::MAX, &stop, &mut |done: &Replayed| {
+        if let Some(bar) = &bar {
+            bar.set_position((done.pages + done.here).min(all) * PAGE);
+        }
+    });
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    say(&files, &done, start, ui)?;
-    trouble.map_or(Ok(()), |unread| Err(not_read("load", &unread)))
+    say(&files, &alone, start, ui)?;
+    in_full("load", &alone)
+}
+
+/// Whether all is in memory that was to be, and if not, why.
+pub(crate) fn in_full(place: &str, alone: &Alone) -> Result<(), CliError> {
+    if let Some(unread) = &alone.unread {
+        return Err(not_read(place, unread));
+    }
+    if !alone.interrupted {
+        return Ok(());
+    }
+    Err(CliError::interrupted(place, "run it again: what is loaded stays"))
 }
 
 /// Not all is in memory: a device did not read it.
-pub(crate) fn not_read(place: &str, unread: &Unread) -> CliError {
+fn not_read(place: &str, unread: &Unread) -> CliError {
     let rest = format!("{unread}; {} in all could not be read", bytes(unread.pages));
     CliError::new(Kind::Failure, place, rest, "the kernel's log (dmesg) says more of the device")
 }
@@ -105,11 +118,11 @@ fn bar(bytes: u64) -> indicatif::ProgressBar {
     indicatif::ProgressBar::new(bytes).with_style(style.expect("a valid template"))
 }
 
-fn say(files: &Files, done: &Replayed, start: Instant, ui: &Ui) -> Result<(), CliError> {
-    let elapsed = start.elapsed();
+fn say(files: &Files, alone: &Alone, start: Instant, ui: &Ui) -> Result<(), CliError> {
+    let (elapsed, done) = (start.elapsed(), &alone.done);
     if ui.json {
         return ui.print_json(&LoadedJson {
-            files: files.manifest.files.len(),
+            files: done.files,
             bytes: files.pages * PAGE,
             loaded_bytes: done.pages * PAGE,
             here_bytes: done.here * PAGE,
@@ -117,6 +130,7 @@ fn say(files: &Files, done: &Replayed, start: Instant, ui: &Ui) -> Result<(), Cl
             beyond_budget_bytes: files.beyond * PAGE,
             requests: done.requests,
             elapsed_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
+            interrupted: alone.interrupted,
         });
     }
     let seconds = elapsed.as_secs_f64();

@@ -1,6 +1,6 @@
 //! `forerun manifest`: what was read, as a file: made, shown, judged, combined, read ahead.
 
-use super::load::not_read;
+use super::load::in_full;
 use super::watch;
 use crate::error::{CliError, Kind};
 use crate::outputs;
@@ -11,7 +11,7 @@ use forerun_manifest::run::pages;
 use forerun_manifest::{File, Key, Manifest};
 use forerun_study::human;
 use forerun_watch::follow::{self, FollowOptions};
-use forerun_watch::replay::{self, Replayed};
+use forerun_watch::replay::{self, Alone, Replayed};
 use forerun_watch::snapshot::{self, Verdict};
 use forerun_watch::store;
 use forerun_watch::unnamed::Unnamed;
@@ -93,7 +93,8 @@ pub(crate) struct MergeArgs {
 /// Options of `replay`.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// Most bytes to load: what was touched first [default: half of what memory is available]
+    /// Most bytes to load, of what was touched first; what is stale or in memory already does not count, metadata is at most half
+    /// of it where not all fits [default: half of what memory is available]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     budget: Option<u64>,
     /// Manifest to read
@@ -536,7 +537,11 @@ struct ReplayedJson {
     requests: u64,
     /// Files whose file system is not mounted.
     not_mounted: u64,
+    /// What the budget leaves out.
+    beyond_budget_bytes: u64,
     elapsed_ns: u64,
+    /// A signal cut it off.
+    interrupted: bool,
 }
 
 fn replay(args: &ReplayArgs, ui: &Ui) -> Result<(), CliError> {
@@ -548,9 +553,9 @@ fn replay(args: &ReplayArgs, ui: &Ui) -> Result<(), CliError> {
     let bar = ui.bars.then(|| indicatif::ProgressBar::new(all * PAGE));
     let start = std::time::Instant::now();
     let volumes = Volumes::now();
-    let (done, trouble) = replay::replay(&manifest, &volumes, budget, &stop, &mut |done: &Replayed| {
+    let alone = replay::replay(&manifest, &volumes, budget, &stop, &mut |done: &Replayed| {
         if let Some(bar) = &bar {
-            bar.set_position((done.pages + done.here) * PAGE);
+            bar.set_position((done.pages + done.here).min(all) * PAGE);
         }
     });
     if let Some(bar) = bar {
@@ -562,8 +567,14 @@ fn replay(args: &ReplayArgs, ui: &Ui) -> Result<(), CliError> {
         system.is_none_or(|system| volumes.meant(system).is_none())
     };
     let not_mounted = manifest.files.iter().filter(is_away).count() as u64;
+    say_replayed(&alone, not_mounted, elapsed_ns, ui)?;
+    in_full("replay", &alone)
+}
+
+fn say_replayed(alone: &Alone, not_mounted: u64, elapsed_ns: u64, ui: &Ui) -> Result<(), CliError> {
+    let done = &alone.done;
     if ui.json {
-        ui.print_json(&ReplayedJson {
+        return ui.print_json(&ReplayedJson {
             files: done.files,
             stale_files: done.stale_files(),
             pages: done.pages,
@@ -572,9 +583,10 @@ fn replay(args: &ReplayArgs, ui: &Ui) -> Result<(), CliError> {
             untold_pages: done.untold,
             requests: done.requests,
             not_mounted,
+            beyond_budget_bytes: alone.beyond * PAGE,
             elapsed_ns,
-        })?;
-        return trouble.map_or(Ok(()), |unread| Err(not_read("replay", &unread)));
+            interrupted: alone.interrupted,
+        });
     }
     let mut line = format!(
         "{} files: {} loaded in {}, {} of it metadata; {} in memory already; {} changed files skipped",
@@ -586,14 +598,16 @@ fn replay(args: &ReplayArgs, ui: &Ui) -> Result<(), CliError> {
         human::count(done.stale_files())
     );
     if done.untold > 0 {
-        let _ = write!(line, "; {}", super::load::untold(&done));
+        let _ = write!(line, "; {}", super::load::untold(done));
     }
     if not_mounted > 0 {
         let _ = write!(line, "; {} on file systems that are not mounted", human::count(not_mounted));
     }
+    if alone.beyond > 0 {
+        let _ = write!(line, "; {} beyond the budget", bytes(alone.beyond));
+    }
     line.push('\n');
-    ui.print(&line)?;
-    trouble.map_or(Ok(()), |unread| Err(not_read("replay", &unread)))
+    ui.print(&line)
 }
 
 /// A file below one of the folders is not written over, unless it is the manifest of a time before.

@@ -631,6 +631,42 @@ fn a_manifest_of_which_nothing_is_mounted_is_no_good_news() {
 }
 
 #[test]
+fn a_budget_of_a_replay_bounds_metadata_too_and_is_not_charged_for_what_a_user_cannot_read() {
+    let Some(disk) = Disk::new("ext4") else { return skipped("needs root, a loop device and mkfs.ext4") };
+    std::fs::set_permissions(disk.folder.path(), std::fs::Permissions::from_mode(0o755)).expect("ours");
+    for at in 0..8 {
+        file(Path::new(&disk.mount), &format!("f{at}"), 1 << 20);
+    }
+    let path = disk.folder.path().join("m.manifest");
+    let words = path.display().to_string();
+    forerun(&["manifest", "snapshot", "--quiet", "-o", &words, &disk.mount]).assert().code(0);
+    let mut manifest = forerun_watch::store::read(&path).expect("just written");
+    let pages = manifest.file_pages();
+    let run = |first| forerun_manifest::Run { first, pages: 32, rank: 0, seen: 1 };
+    manifest.file_systems[0].metadata = (0..64).map(|at| run(10_000 + at * 100)).collect();
+    forerun_watch::store::write(&path, &manifest).expect("as before");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("ours");
+    let number = |told: &serde_json::Value, name: &str| told[name].as_u64().expect("a number");
+    disk.cold();
+    let none = json(&["manifest", "replay", "--json", "--budget", "0", &words]);
+    assert_eq!((number(&none, "pages"), number(&none, "here_pages")), (0, 0), "{none}");
+    assert_eq!(number(&none, "beyond_budget_bytes"), (pages + 2048) * 4096, "{none}");
+    // Of others' files nobody tells a user what is in memory: all is asked for.
+    let mut other = Command::new("setpriv");
+    other.args(["--reuid=65534", "--clear-groups", "--"]).arg(assert_cmd::cargo::cargo_bin("forerun"));
+    let other = other.args(["manifest", "replay", "--json", "--budget", "4M", &words]).output();
+    let other = other.expect("util-linux");
+    let told: serde_json::Value = serde_json::from_slice(&other.stdout).expect("an object");
+    assert_eq!((number(&told, "pages"), number(&told, "metadata_pages")), (1024, 0), "{told}");
+    disk.cold();
+    let some = json(&["manifest", "replay", "--json", "--budget", "4M", &words]);
+    assert!(number(&some, "pages") <= 1024 && number(&some, "metadata_pages") <= 512, "{some}");
+    assert!(number(&some, "pages") >= 1000, "{some}");
+    let line = output(&["manifest", "replay", "--budget", "1M", &words]);
+    assert!(line.contains(" beyond the budget"), "{line}");
+}
+
+#[test]
 fn a_file_of_a_subvolume_that_is_mounted_is_found_by_its_number_and_is_the_one_that_was_read() {
     let Some(disk) = Disk::subvolumes() else { return skipped("needs root, a loop device and btrfs-progs") };
     let (place, device) = (disk.folder.path().join("two").display().to_string(), disk.device.display());
