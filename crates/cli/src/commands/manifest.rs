@@ -208,7 +208,8 @@ fn wrote_with(
         unnamed: unnamed.map(|all| all.iter().map(|one| one.what.clone()).collect()),
     };
     if ui.json {
-        return ui.print_json(&json);
+        // A recording stands behind what the command printed.
+        return if unnamed.is_some() { ui.print_json_line(&json) } else { ui.print_json(&json) };
     }
     #[expect(clippy::cast_precision_loss, reason = "for people")]
     let written = human::bytes(size as f64);

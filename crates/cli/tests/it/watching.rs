@@ -597,6 +597,10 @@ fn a_recording_is_shown_as_one_and_not_as_left_alone() {
     if done.status.code() == Some(4) {
         return skipped("needs the kernel's tracepoints");
     }
+    let told = output(&["manifest", "record", "--json", "-o", &kept, "--", "echo", "own"]);
+    let last: serde_json::Value =
+        serde_json::from_str(told.lines().last().expect("a line")).expect("an object");
+    assert!(told.starts_with("own\n") && last["file"] == *kept, "{told}");
     let shown = output(&["manifest", "show", &kept]);
     assert!(shown.contains("run         recorded: ") && !shown.contains("left alone"), "{shown}");
 }
