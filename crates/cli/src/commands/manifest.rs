@@ -630,7 +630,12 @@ fn take_snapshot(args: &SnapshotArgs, ui: &Ui) -> Result<(), CliError> {
     check_is_older_snapshot(args)?;
     let taken = snapshot::snapshot(&args.paths, &args.name, &args.output).map_err(|problem| {
         let is_none = problem.kind() == std::io::ErrorKind::NotFound;
-        let remedy = if is_none { "give files and folders that are there" } else { "" };
+        let is_wrong = problem.kind() == std::io::ErrorKind::Other;
+        let remedy = match (is_none, is_wrong) {
+            (true, _) => "give files and folders that are there",
+            (_, true) => "give files and folders of a disk",
+            _ => "",
+        };
         CliError::new(Kind::Failure, "snapshot", problem, remedy)
     })?;
     if taken.not_ours > 0 {
@@ -643,6 +648,12 @@ fn take_snapshot(args: &SnapshotArgs, ui: &Ui) -> Result<(), CliError> {
         ui.say(&format!(
             "{} files are left out: they are on no file system of a device (memory, overlay, network)",
             human::count(taken.elsewhere)
+        ));
+    }
+    if let Some(first) = &taken.first_unreached {
+        ui.say(&format!(
+            "{} files and folders, with what is below them, are left out: {first}",
+            human::count(taken.unreached)
         ));
     }
     wrote(&args.output, &taken.manifest, ui)
