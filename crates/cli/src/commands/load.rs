@@ -7,11 +7,12 @@ use clap::Args;
 use forerun_core::size::parse_size;
 use forerun_study::human;
 use forerun_watch::follow::{self, FollowOptions};
-use forerun_watch::load::{self, Files};
+use forerun_watch::load::{self, Files, LoadError};
 use forerun_watch::memory;
 use forerun_watch::replay::{self, Alone, Replayed, Unread};
 use serde::Serialize;
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -31,7 +32,7 @@ const PAGE: u64 = 4096;
 /// Options of `load`.
 #[derive(Debug, Args)]
 pub(crate) struct LoadArgs {
-    /// Most bytes to load, in the order of the files [default: half of what memory is available; with a command, all]
+    /// Most bytes to load, in the order of the files; what is in memory already counts [default: half of what memory is available; with a command, all]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     budget: Option<u64>,
     /// Files to load, in this order
@@ -72,7 +73,7 @@ pub(crate) fn run(args: &LoadArgs, ui: &Ui) -> Result<(), CliError> {
     watch::check_dashes(&args.command, "load")?;
     let default = if args.command.is_empty() { memory::available() / 2 } else { u64::MAX };
     let budget = args.budget.unwrap_or(default) / PAGE;
-    let files = load::files(&args.files, budget).map_err(|problem| CliError::failure("load", problem))?;
+    let files = load::files(&args.files, budget).map_err(|problem| not_begun(&problem))?;
     if !args.command.is_empty() {
         return beside(args, files, ui);
     }
@@ -91,6 +92,17 @@ pub(crate) fn run(args: &LoadArgs, ui: &Ui) -> Result<(), CliError> {
     }
     say(&files, &alone, start, ui)?;
     in_full("load", &alone)
+}
+
+/// One of the files is none that can be loaded.
+fn not_begun(problem: &LoadError) -> CliError {
+    let remedy = match problem.source.kind() {
+        ErrorKind::NotFound => "give files that are there",
+        ErrorKind::PermissionDenied => "give files that you may read",
+        // It says so itself.
+        _ => "",
+    };
+    CliError::new(Kind::Failure, "load", format!("{problem}; nothing was loaded"), remedy)
 }
 
 /// Whether all is in memory that was to be, and if not, why.
