@@ -652,7 +652,7 @@ fn take_snapshot(args: &SnapshotArgs, ui: &Ui) -> Result<(), CliError> {
     }
     if let Some(first) = &taken.first_unreached {
         ui.say(&format!(
-            "{} files and folders, with what is below them, are left out: {first}",
+            "left out with what is below them: {} files and folders, of which the first is {first}",
             human::count(taken.unreached)
         ));
     }
