@@ -8,7 +8,7 @@
 #   scripts/arrays-vm.sh power N     N power cuts under ext4 on write-back on md (crates/cli/tests/it/power.rs); prints what was counted
 #   scripts/arrays-vm.sh write-back N    writes in order over md RAID-5 beside the same through write-back, medians of N rounds (scripts/write-back-md.sh);
 #                                    members and journal are disks that the host emulates SLOWER times as slow (20), so that processors do not matter
-#   scripts/arrays-vm.sh watch       watch, load and manifest on that kernel (crates/cli/tests/it/kernels.rs, watching.rs); prints what works
+#   scripts/arrays-vm.sh watch       watch, load and manifest on that kernel (crates/cli/tests/it/kernels.rs, watching.rs, on_disks.rs); prints what works
 #
 # Needs a Debian system with network (it fetches the kernel and what is missing), root or sudo for that, and some 300 MB below OUT.
 # Environment: OUT (out), KERNEL (the package of the kernel, or one that depends on it), BINARY (a `forerun` for `power` and `write-back`; else the tests' own, or one built for release), MINUTES (how long the
@@ -23,7 +23,7 @@ power) filter="power::" minutes=${MINUTES:-$((15 + cuts / 2))} ;;
 ublk) filter="ublk::" minutes=${MINUTES:-$((15 + kills / 4))} ;;
 ublk-latency) filter="" minutes=${MINUTES:-$((10 + 2 * rounds))} ;;
 write-back) filter="" minutes=${MINUTES:-$((10 + 30 * rounds))} ;;
-watch) filter="kernels:: watching::a_snapshot watching::load watching::the_second watching::nothing_is watching::a_check watching::a_command"
+watch) filter="kernels:: watching::a_snapshot watching::load watching::the_second watching::nothing_is watching::a_check watching::a_command on_disks::what_a_command"
     minutes=${MINUTES:-15} ;;
 *) echo "arrays-vm: what is $what?" >&2; exit 2 ;;
 esac

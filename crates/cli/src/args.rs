@@ -30,7 +30,8 @@ Examples:
 Sizes: K, M, G and KiB, MiB, GiB are powers of 1024; kB, MB, GB of 1000.
 
 Exit codes: 0 fine, 1 failure, 2 misuse, 3 a --fail-if threshold was met, a check found something or a replayed log differs,
-4 kernel or privilege missing. What runs a command of yours ends with its exit code, 128+N where signal N ended it, 127 or 126 where it cannot be started.";
+4 kernel or privilege missing. What runs a command of yours ends with its exit code, 128+N where signal N ended it, 127 or 126 where it cannot be started;
+`load` and `manifest replay` that signal N cuts off with 128+N.";
 
 /// The version, with its commit where the build was told it (scripts/version.sh).
 const VERSION: &str = match option_env!("FORERUN_VERSION") {

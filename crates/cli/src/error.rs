@@ -26,7 +26,9 @@ pub(crate) enum Kind {
     Told(u8),
     /// A command that we ran for the user could not be started: 126 and 127.
     Command(u8),
-    /// It failed: its own status, 128 + N where signal N ended it. It has said why, so to `--quiet` nothing is added.
+    /// A signal ended our work before all was done: 128 + its number.
+    Interrupted(u8),
+    /// The user's command failed: its own status, 128 + N where signal N ended it. It has said why, so to `--quiet` nothing is added.
     Ended(u8),
 }
 
@@ -66,6 +68,17 @@ impl CliError {
         let kind = u8::try_from(code).map_or(Kind::Failure, Kind::Ended);
         Err(Self::new(kind, place, format!("the command failed: {status}"), ""))
     }
+    /// A signal cut our own work off; the exit code is as of who dies of it.
+    pub(crate) fn interrupted(place: &str, remedy: &str) -> Self {
+        let signal = forerun_watch::signals::came().unwrap_or(rustix::process::Signal::TERM);
+        let name = match signal {
+            rustix::process::Signal::INT => "SIGINT",
+            rustix::process::Signal::HUP => "SIGHUP",
+            _ => "SIGTERM",
+        };
+        let kind = u8::try_from(128 + signal.as_raw()).map_or(Kind::Failure, Kind::Interrupted);
+        Self::new(kind, place, format!("cut off by {name} before all was loaded"), remedy)
+    }
     /// A recording did not come about. That a command could not be started has the codes that shells, env(1) and timeout(1) give it.
     pub(crate) fn recording(place: &str, problem: RecordError) -> Self {
         let kind = match &problem {
@@ -90,7 +103,7 @@ impl CliError {
             Kind::Usage => 2,
             Kind::Finding => 3,
             Kind::Unsupported => 4,
-            Kind::Command(code) | Kind::Ended(code) | Kind::Told(code) => code,
+            Kind::Command(code) | Kind::Interrupted(code) | Kind::Ended(code) | Kind::Told(code) => code,
         }
     }
     /// Whether there is nothing to say on stderr: the reader of stdout has gone (`forerun … | head`), or was told there.

@@ -42,6 +42,8 @@ mod measuring;
 mod models;
 #[path = "it/narrow.rs"]
 mod narrow;
+#[path = "it/on_disks.rs"]
+mod on_disks;
 #[path = "it/options.rs"]
 mod options;
 #[path = "it/power.rs"]

@@ -74,14 +74,20 @@ impl Files {
         if !self.taken.insert((data.dev(), data.ino())) {
             return Ok(());
         }
+        let volume =
+            self.volumes.holding(&path).ok_or_else(|| io::Error::other("on no mounted file system"))?;
+        if volumes::is_never_cached(&volume.kind) {
+            return Err(io::Error::other(format!(
+                "a file of {} is never in memory; name files of a disk",
+                volume.kind
+            )));
+        }
         let within = pages.min(pages_max.saturating_sub(self.pages));
         self.pages += pages;
         self.beyond += pages - within;
         if within == 0 {
             return Ok(());
         }
-        let volume =
-            self.volumes.holding(&path).ok_or_else(|| io::Error::other("on no mounted file system"))?;
         let entry = volume.entry();
         let file = volumes::identify(&volume, data.ino(), Some(&path));
         let file = file.ok_or_else(|| io::Error::other("it changed while it was looked at"))?;
@@ -131,5 +137,7 @@ mod tests {
         assert!(error.contains("none: No such file"), "{error}");
         let error = files(&[root.path().to_owned()], 4).expect_err("a folder").to_string();
         assert!(error.contains("not a regular file"), "{error}");
+        let error = files(&["/proc/self/status".into()], 4).expect_err("no page cache").to_string();
+        assert!(error.contains("a file of proc is never in memory"), "{error}");
     }
 }

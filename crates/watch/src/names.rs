@@ -88,9 +88,17 @@ impl Mounts {
 
     /// The device of the file system that a folder lies in: of the last mount among the longest that hold it.
     pub(crate) fn device(&self, folder: &Path) -> Option<(u32, u32)> {
+        self.holding(folder).map(|mount| (mount.major, mount.minor))
+    }
+
+    /// The kind of that file system.
+    pub(crate) fn kind(&self, folder: &Path) -> Option<&str> {
+        self.holding(folder).map(|mount| mount.kind.as_str())
+    }
+
+    fn holding(&self, folder: &Path) -> Option<&Mount> {
         let holding = self.0.iter().filter(|mount| folder.starts_with(&mount.at));
-        let mount = holding.max_by_key(|mount| mount.at.as_os_str().len())?;
-        Some((mount.major, mount.minor))
+        holding.max_by_key(|mount| mount.at.as_os_str().len())
     }
 
     /// Whether a file may lie with a program or another machine, which may not answer: then it is not opened here. Of mounts that this process does not

@@ -37,7 +37,7 @@ use unread::Troubles;
 mod alone;
 mod unread;
 
-pub use alone::replay;
+pub use alone::{Alone, replay};
 pub use unread::Unread;
 
 /// Pages that may be issued and untouched: 32 MiB.
@@ -143,6 +143,8 @@ struct Shared {
     begun: OnceLock<()>,
     stop: AtomicBool,
     verdicts: Vec<AtomicU8>,
+    /// Files of which something was asked for, or was in memory.
+    reached: Vec<AtomicBool>,
     requests: AtomicU64,
     metadata_requests: AtomicU64,
     metadata_pages: AtomicU64,
@@ -200,6 +202,12 @@ impl Replayed {
     pub fn stale_files(&self) -> u64 {
         self.stale.iter().sum()
     }
+}
+
+/// Pages of one request.
+fn request_pages(volume: &Volume) -> u64 {
+    let wanted = if volume.rotational { REQUEST_PAGES_ROTATING } else { REQUEST_PAGES };
+    wanted.min(volume.chunk_pages)
 }
 
 /// Cuts a run into requests.
@@ -425,6 +433,7 @@ impl Shared {
             begun: OnceLock::new(),
             stop: AtomicBool::new(false),
             verdicts: manifest.files.iter().map(|_| AtomicU8::new(UNKNOWN)).collect(),
+            reached: manifest.files.iter().map(|_| AtomicBool::new(false)).collect(),
             requests: AtomicU64::new(0),
             metadata_requests: AtomicU64::new(0),
             metadata_pages: AtomicU64::new(0),
@@ -487,6 +496,7 @@ impl Shared {
                     let known = known.map(|(_, file)| Arc::clone(file));
                     let opened = || self.open(volume, root.as_ref(), piece.number).map(Arc::new);
                     let file = known.or_else(opened)?;
+                    self.reached[piece.number].store(true, Ordering::Relaxed);
                     last = Some((piece.number, Arc::clone(&file)));
                     Some((file, piece.part))
                 };
@@ -612,18 +622,13 @@ impl Feeder {
         Self { volume: volume.clone(), metadata: Vec::new(), files: Vec::new(), parts: Vec::new() }
     }
 
-    fn request_pages(&self) -> u64 {
-        let wanted = if self.volume.rotational { REQUEST_PAGES_ROTATING } else { REQUEST_PAGES };
-        wanted.min(self.volume.chunk_pages)
-    }
-
     fn take_metadata(&mut self, at: usize, runs: &[Run]) {
-        let pages = self.request_pages();
+        let pages = request_pages(&self.volume);
         self.metadata.extend(runs.iter().zip(at..).flat_map(|(run, stretch)| cut(stretch, run, pages)));
     }
 
     fn take_file(&mut self, number: usize, at: usize, runs: &[Run]) {
-        let pages = self.request_pages();
+        let pages = request_pages(&self.volume);
         self.files.push(number);
         let parts = runs.iter().zip(at..).flat_map(|(run, stretch)| cut(stretch, run, pages));
         self.parts.extend(parts.map(|part| (number, part)));
@@ -644,7 +649,7 @@ impl Feeder {
     /// Works through it.
     fn drive(self, shared: &Arc<Shared>) {
         let max = if self.volume.rotational { DEPTH_MAX_ROTATING } else { DEPTH_MAX };
-        let pages = self.request_pages();
+        let pages = request_pages(&self.volume);
         let max = u32::try_from(shared.window / pages).map_or(max, |fits| max.min(fits.max(1)));
         // Who waits until all is in memory is not served by samples.
         if shared.stopped() || shared.pacing == Pacing::On && self.is_here(shared) {

@@ -29,33 +29,51 @@ pub struct Snapshot {
     pub not_ours: u64,
     /// Files on file systems that no manifest names: in memory, of programs, of other machines, laid over others.
     pub elsewhere: u64,
+    /// Files and folders that could not be looked at.
+    pub unreached: u64,
+    /// The first of them, and why.
+    pub first_unreached: Option<String>,
 }
+
+/// Characters of a path that are said: those that are too long for the system are too long to be read.
+const SAID_MAX: usize = 200;
 
 /// Looks at files, and at all files below folders, but for what is to be written. Links are not followed.
 ///
 /// # Errors
-/// What the system said of a path that was named.
+/// What the system said of a path that was named, or that it is nothing that is ever in memory.
 pub fn snapshot(paths: &[PathBuf], name: &str, output: &Path) -> io::Result<Snapshot> {
     let key = Key::Named { kind: "snapshot".into(), name: name.to_owned() };
-    let mut snapshot = Snapshot { manifest: Manifest::new(key), files: 0, not_ours: 0, elsewhere: 0 };
+    let mut snapshot = Snapshot {
+        manifest: Manifest::new(key),
+        files: 0,
+        not_ours: 0,
+        elsewhere: 0,
+        unreached: 0,
+        first_unreached: None,
+    };
     snapshot.manifest.recordings = 1;
     let (volumes, mut known, mut left) = (Volumes::now(), BTreeSet::new(), ENTRIES_MAX);
     // What is to be written over is no more what it is now.
     known.extend(fs::metadata(output).ok().map(|about| (about.dev(), about.ino())));
     let mounts = Mounts::of_this_process();
     for path in paths {
-        let path = path
-            .canonicalize()
+        let path = named(path, &mounts)
             .map_err(|problem| io::Error::new(problem.kind(), format!("{}: {problem}", path.display())))?;
-        let mut folders = vec![path.clone()];
+        let mut folders = vec![path];
         while let Some(at) = folders.pop() {
-            let Ok(data) = fs::symlink_metadata(&at) else { continue };
+            let data = match fs::symlink_metadata(&at) {
+                Ok(data) => data,
+                Err(problem) => {
+                    snapshot.leave_out(&at, &problem);
+                    continue;
+                }
+            };
             left = left.saturating_sub(1);
-            if data.is_dir() && left > 0 {
-                let entries = fs::read_dir(&at).into_iter().flatten().flatten();
-                let mut inside: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-                inside.sort_unstable_by(|a, b| b.cmp(a));
-                folders.extend(inside);
+            if data.is_dir() && left == 0 {
+                snapshot.leave_out(&at, &io::Error::other("more files than are looked at"));
+            } else if data.is_dir() {
+                folders.extend(snapshot.inside(&at));
             } else if data.is_file() && data.len() > 0 && known.insert((data.dev(), data.ino())) {
                 match holding(&volumes, &mounts, &at) {
                     Some(volume) => snapshot.take(volume, &at, data.ino()),
@@ -66,6 +84,19 @@ pub fn snapshot(paths: &[PathBuf], name: &str, output: &Path) -> io::Result<Snap
     }
     snapshot.manifest.tidy();
     Ok(snapshot)
+}
+
+/// A path that was named, if it is one of files that may be in memory.
+fn named(path: &Path, mounts: &Mounts) -> io::Result<PathBuf> {
+    let path = path.canonicalize()?;
+    let data = fs::metadata(&path)?;
+    if !data.is_file() && !data.is_dir() {
+        return Err(io::Error::other("neither a regular file nor a folder"));
+    }
+    match mounts.kind(&path).filter(|kind| volumes::is_never_cached(kind)) {
+        Some(kind) => Err(io::Error::other(format!("files of {kind} are never in memory"))),
+        None => Ok(path),
+    }
 }
 
 /// The file system that holds a path, of whatever mounts there are the innermost, if a manifest can name its files.
@@ -94,8 +125,48 @@ fn runs(resident: &[bool], rank: u32) -> Vec<Run> {
 }
 
 impl Snapshot {
+    /// Something could not be looked at; what is gone by now is no loss.
+    fn leave_out(&mut self, path: &Path, why: &io::Error) {
+        if why.kind() == io::ErrorKind::NotFound {
+            return;
+        }
+        self.unreached += 1;
+        if self.first_unreached.is_none() {
+            let name = path.display().to_string();
+            let end = if name.chars().nth(SAID_MAX).is_some() { "…" } else { "" };
+            let name: String = name.chars().take(SAID_MAX).collect();
+            self.first_unreached = Some(format!("{name}{end}: {why}"));
+        }
+    }
+
+    /// What is in a folder, the last first.
+    fn inside(&mut self, folder: &Path) -> Vec<PathBuf> {
+        let mut inside = Vec::new();
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(problem) => {
+                self.leave_out(folder, &problem);
+                return inside;
+            }
+        };
+        for entry in entries {
+            match entry {
+                Ok(entry) => inside.push(entry.path()),
+                Err(problem) => self.leave_out(folder, &problem),
+            }
+        }
+        inside.sort_unstable_by(|a, b| b.cmp(a));
+        inside
+    }
+
     fn take(&mut self, volume: &Volume, path: &Path, inode: u64) {
-        let Some(mut file) = volumes::identify(volume, inode, Some(path)) else { return };
+        let Some(mut file) = volumes::identify(volume, inode, Some(path)) else {
+            // Else it has changed meanwhile.
+            if let Err(problem) = resident(path) {
+                self.leave_out(path, &problem);
+            }
+            return;
+        };
         self.files += 1;
         let rank = u32::try_from(self.files).unwrap_or(u32::MAX);
         match resident(path) {
@@ -174,6 +245,35 @@ mod tests {
         fs::write(root.path().join("a"), vec![1; 20_000]).expect("room in memory");
         let taken = snapshot(&[root.path().to_owned()], "test", Path::new("/none")).expect("it is there");
         assert_eq!((taken.files, taken.elsewhere, taken.manifest.files.len()), (0, 1, 0));
+    }
+
+    #[test]
+    fn what_is_never_in_memory_is_refused_and_what_cannot_be_reached_is_counted() {
+        let taken = |path: &Path| snapshot(&[path.to_owned()], "test", Path::new("/none"));
+        for (path, why) in [
+            ("/dev/null", "/dev/null: neither a regular file nor a folder"),
+            ("/proc/self", "/proc/self: files of proc are never in memory"),
+            ("/proc/version", "/proc/version: files of proc are never in memory"),
+        ] {
+            assert_eq!(taken(Path::new(path)).expect_err(path).to_string(), why);
+        }
+        let root = tempfile::tempdir().expect("a temporary folder");
+        // Deeper than a path may be long, one name after the other; what made it takes it away.
+        let name = "n".repeat(250);
+        let script = r#"i=0; while [ $i -lt 18 ]; do mkdir "$1" && cd -P "$1" || exit 1; i=$((i+1)); done"#;
+        let made = std::process::Command::new("bash")
+            .args(["-c", script, "bash", &name])
+            .current_dir(root.path())
+            .stderr(std::process::Stdio::null())
+            .status();
+        let taken = taken(root.path()).expect("a folder");
+        if made.is_ok_and(|status| status.success()) {
+            assert_eq!(taken.unreached, 1);
+            let first = taken.first_unreached.expect("one");
+            assert!(first.contains("…: File name too long") && first.len() < 300, "{first}");
+        }
+        let gone = std::process::Command::new("rm").arg("-rf").arg(root.path()).status();
+        assert!(gone.expect("rm").success());
     }
 
     #[test]

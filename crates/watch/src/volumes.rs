@@ -18,6 +18,28 @@ use std::path::{Path, PathBuf};
 
 /// Kinds of file systems whose files are worth reading ahead and whose mounts answer at once.
 const KINDS: [&str; 7] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs", "erofs"];
+/// Kinds whose files the kernel makes up as they are read: no page of them is ever kept.
+const NEVER_CACHED: [&str; 19] = [
+    "proc",
+    "sysfs",
+    "debugfs",
+    "tracefs",
+    "securityfs",
+    "configfs",
+    "cgroup",
+    "cgroup2",
+    "bpf",
+    "pstore",
+    "efivarfs",
+    "binfmt_misc",
+    "selinuxfs",
+    "smackfs",
+    "fusectl",
+    "mqueue",
+    "nfsd",
+    "rpc_pipefs",
+    "resctrl",
+];
 /// Kinds whose handles are an inode and a generation of 32 bits (`FILEID_INO32_GEN`), where 0 is any generation.
 const EXT: [&str; 3] = ["ext4", "ext3", "ext2"];
 /// `FILEID_INO32_GEN`.
@@ -217,6 +239,11 @@ impl Volumes {
 /// Whether file systems of a kind are.
 pub(crate) fn is_kind_read_ahead(kind: &str) -> bool {
     KINDS.contains(&kind)
+}
+
+/// Whether files of a kind of file system are never in memory.
+pub(crate) fn is_never_cached(kind: &str) -> bool {
+    NEVER_CACHED.contains(&kind)
 }
 
 /// Whether events of a device are of files that are worth reading ahead.

@@ -7,11 +7,12 @@ use clap::Args;
 use forerun_core::size::parse_size;
 use forerun_study::human;
 use forerun_watch::follow::{self, FollowOptions};
-use forerun_watch::load::{self, Files};
+use forerun_watch::load::{self, Files, LoadError};
 use forerun_watch::memory;
-use forerun_watch::replay::{self, Replayed, Unread};
+use forerun_watch::replay::{self, Alone, Replayed, Unread};
 use serde::Serialize;
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -31,7 +32,7 @@ const PAGE: u64 = 4096;
 /// Options of `load`.
 #[derive(Debug, Args)]
 pub(crate) struct LoadArgs {
-    /// Most bytes to load, in the order of the files [default: half of what memory is available; with a command, all]
+    /// Most bytes to load, in the order of the files; what is in memory already counts [default: half of what memory is available; with a command, all]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     budget: Option<u64>,
     /// Files to load, in this order
@@ -48,7 +49,8 @@ fn size(text: &str) -> Result<u64, String> {
 
 #[derive(Serialize)]
 struct LoadedJson {
-    files: usize,
+    /// Of which something is in memory now.
+    files: u64,
     bytes: u64,
     loaded_bytes: u64,
     here_bytes: u64,
@@ -57,6 +59,8 @@ struct LoadedJson {
     beyond_budget_bytes: u64,
     requests: u64,
     elapsed_ns: u64,
+    /// A signal cut it off.
+    interrupted: bool,
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for people")]
@@ -69,7 +73,7 @@ pub(crate) fn run(args: &LoadArgs, ui: &Ui) -> Result<(), CliError> {
     watch::check_dashes(&args.command, "load")?;
     let default = if args.command.is_empty() { memory::available() / 2 } else { u64::MAX };
     let budget = args.budget.unwrap_or(default) / PAGE;
-    let files = load::files(&args.files, budget).map_err(|problem| CliError::failure("load", problem))?;
+    let files = load::files(&args.files, budget).map_err(|problem| not_begun(&problem))?;
     if !args.command.is_empty() {
         return beside(args, files, ui);
     }
@@ -78,21 +82,42 @@ pub(crate) fn run(args: &LoadArgs, ui: &Ui) -> Result<(), CliError> {
     let all = files.manifest.file_pages();
     let bar = ui.bars.then(|| bar(all * PAGE));
     let start = Instant::now();
-    let (done, trouble) =
-        replay::replay(&files.manifest, &files.volumes, u64::MAX, &stop, &mut |done: &Replayed| {
-            if let Some(bar) = &bar {
-                bar.set_position((done.pages + done.here).min(all) * PAGE);
-            }
-        });
+    let alone = replay::replay(&files.manifest, &files.volumes, u64::MAX, &stop, &mut |done: &Replayed| {
+        if let Some(bar) = &bar {
+            bar.set_position((done.pages + done.here).min(all) * PAGE);
+        }
+    });
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    say(&files, &done, start, ui)?;
-    trouble.map_or(Ok(()), |unread| Err(not_read("load", &unread)))
+    say(&files, &alone, start, ui)?;
+    in_full("load", &alone)
+}
+
+/// One of the files is none that can be loaded.
+fn not_begun(problem: &LoadError) -> CliError {
+    let remedy = match problem.source.kind() {
+        ErrorKind::NotFound => "give files that are there",
+        ErrorKind::PermissionDenied => "give files that you may read",
+        // It says so itself.
+        _ => "",
+    };
+    CliError::new(Kind::Failure, "load", format!("{problem}; nothing was loaded"), remedy)
+}
+
+/// Whether all is in memory that was to be, and if not, why.
+pub(crate) fn in_full(place: &str, alone: &Alone) -> Result<(), CliError> {
+    if let Some(unread) = &alone.unread {
+        return Err(not_read(place, unread));
+    }
+    if !alone.interrupted {
+        return Ok(());
+    }
+    Err(CliError::interrupted(place, "run it again: what is loaded stays"))
 }
 
 /// Not all is in memory: a device did not read it.
-pub(crate) fn not_read(place: &str, unread: &Unread) -> CliError {
+fn not_read(place: &str, unread: &Unread) -> CliError {
     let rest = format!("{unread}; {} in all could not be read", bytes(unread.pages));
     CliError::new(Kind::Failure, place, rest, "the kernel's log (dmesg) says more of the device")
 }
@@ -105,11 +130,11 @@ fn bar(bytes: u64) -> indicatif::ProgressBar {
     indicatif::ProgressBar::new(bytes).with_style(style.expect("a valid template"))
 }
 
-fn say(files: &Files, done: &Replayed, start: Instant, ui: &Ui) -> Result<(), CliError> {
-    let elapsed = start.elapsed();
+fn say(files: &Files, alone: &Alone, start: Instant, ui: &Ui) -> Result<(), CliError> {
+    let (elapsed, done) = (start.elapsed(), &alone.done);
     if ui.json {
         return ui.print_json(&LoadedJson {
-            files: files.manifest.files.len(),
+            files: done.files,
             bytes: files.pages * PAGE,
             loaded_bytes: done.pages * PAGE,
             here_bytes: done.here * PAGE,
@@ -117,6 +142,7 @@ fn say(files: &Files, done: &Replayed, start: Instant, ui: &Ui) -> Result<(), Cl
             beyond_budget_bytes: files.beyond * PAGE,
             requests: done.requests,
             elapsed_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
+            interrupted: alone.interrupted,
         });
     }
     let seconds = elapsed.as_secs_f64();

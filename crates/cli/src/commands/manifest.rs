@@ -1,6 +1,6 @@
 //! `forerun manifest`: what was read, as a file: made, shown, judged, combined, read ahead.
 
-use super::load::not_read;
+use super::load::in_full;
 use super::watch;
 use crate::error::{CliError, Kind};
 use crate::outputs;
@@ -11,7 +11,7 @@ use forerun_manifest::run::pages;
 use forerun_manifest::{File, Key, Manifest};
 use forerun_study::human;
 use forerun_watch::follow::{self, FollowOptions};
-use forerun_watch::replay::{self, Replayed};
+use forerun_watch::replay::{self, Alone, Replayed};
 use forerun_watch::snapshot::{self, Verdict};
 use forerun_watch::store;
 use forerun_watch::unnamed::Unnamed;
@@ -93,7 +93,8 @@ pub(crate) struct MergeArgs {
 /// Options of `replay`.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// Most bytes to load: what was touched first [default: half of what memory is available]
+    /// Most bytes to load, of what was touched first; what is stale or in memory already does not count, metadata is at most half
+    /// of it where not all fits [default: half of what memory is available]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     budget: Option<u64>,
     /// Manifest to read
@@ -207,7 +208,8 @@ fn wrote_with(
         unnamed: unnamed.map(|all| all.iter().map(|one| one.what.clone()).collect()),
     };
     if ui.json {
-        return ui.print_json(&json);
+        // A recording stands behind what the command printed.
+        return if unnamed.is_some() { ui.print_json_line(&json) } else { ui.print_json(&json) };
     }
     #[expect(clippy::cast_precision_loss, reason = "for people")]
     let written = human::bytes(size as f64);
@@ -562,7 +564,11 @@ struct ReplayedJson {
     requests: u64,
     /// Files whose file system is not mounted.
     not_mounted: u64,
+    /// What the budget leaves out.
+    beyond_budget_bytes: u64,
     elapsed_ns: u64,
+    /// A signal cut it off.
+    interrupted: bool,
 }
 
 fn replay(args: &ReplayArgs, ui: &Ui) -> Result<(), CliError> {
@@ -574,9 +580,9 @@ fn replay(args: &ReplayArgs, ui: &Ui) -> Result<(), CliError> {
     let bar = ui.bars.then(|| indicatif::ProgressBar::new(all * PAGE));
     let start = std::time::Instant::now();
     let volumes = Volumes::now();
-    let (done, trouble) = replay::replay(&manifest, &volumes, budget, &stop, &mut |done: &Replayed| {
+    let alone = replay::replay(&manifest, &volumes, budget, &stop, &mut |done: &Replayed| {
         if let Some(bar) = &bar {
-            bar.set_position((done.pages + done.here) * PAGE);
+            bar.set_position((done.pages + done.here).min(all) * PAGE);
         }
     });
     if let Some(bar) = bar {
@@ -588,8 +594,14 @@ fn replay(args: &ReplayArgs, ui: &Ui) -> Result<(), CliError> {
         system.is_none_or(|system| volumes.meant(system).is_none())
     };
     let not_mounted = manifest.files.iter().filter(is_away).count() as u64;
+    say_replayed(&alone, not_mounted, elapsed_ns, ui)?;
+    in_full("replay", &alone)
+}
+
+fn say_replayed(alone: &Alone, not_mounted: u64, elapsed_ns: u64, ui: &Ui) -> Result<(), CliError> {
+    let done = &alone.done;
     if ui.json {
-        ui.print_json(&ReplayedJson {
+        return ui.print_json(&ReplayedJson {
             files: done.files,
             stale_files: done.stale_files(),
             refused_files: done.refused,
@@ -599,9 +611,10 @@ fn replay(args: &ReplayArgs, ui: &Ui) -> Result<(), CliError> {
             untold_pages: done.untold,
             requests: done.requests,
             not_mounted,
+            beyond_budget_bytes: alone.beyond * PAGE,
             elapsed_ns,
-        })?;
-        return trouble.map_or(Ok(()), |unread| Err(not_read("replay", &unread)));
+            interrupted: alone.interrupted,
+        });
     }
     let mut line = format!(
         "{} files: {} loaded in {}, {} of it metadata; {} in memory already{}",
@@ -610,17 +623,19 @@ fn replay(args: &ReplayArgs, ui: &Ui) -> Result<(), CliError> {
         nanos(elapsed_ns),
         bytes(done.metadata_pages),
         bytes(done.here),
-        watch::skipped(&done)
+        watch::skipped(done)
     );
     if done.untold > 0 {
-        let _ = write!(line, "; {}", super::load::untold(&done));
+        let _ = write!(line, "; {}", super::load::untold(done));
     }
     if not_mounted > 0 {
         let _ = write!(line, "; {} on file systems that are not mounted", human::count(not_mounted));
     }
+    if alone.beyond > 0 {
+        let _ = write!(line, "; {} beyond the budget", bytes(alone.beyond));
+    }
     line.push('\n');
-    ui.print(&line)?;
-    trouble.map_or(Ok(()), |unread| Err(not_read("replay", &unread)))
+    ui.print(&line)
 }
 
 /// A file below one of the folders is not written over, unless it is the manifest of a time before.
@@ -642,7 +657,12 @@ fn take_snapshot(args: &SnapshotArgs, ui: &Ui) -> Result<(), CliError> {
     check_is_older_snapshot(args)?;
     let taken = snapshot::snapshot(&args.paths, &args.name, &args.output).map_err(|problem| {
         let is_none = problem.kind() == std::io::ErrorKind::NotFound;
-        let remedy = if is_none { "give files and folders that are there" } else { "" };
+        let is_wrong = problem.kind() == std::io::ErrorKind::Other;
+        let remedy = match (is_none, is_wrong) {
+            (true, _) => "give files and folders that are there",
+            (_, true) => "give files and folders of a disk",
+            _ => "",
+        };
         CliError::new(Kind::Failure, "snapshot", problem, remedy)
     })?;
     if taken.not_ours > 0 {
@@ -655,6 +675,12 @@ fn take_snapshot(args: &SnapshotArgs, ui: &Ui) -> Result<(), CliError> {
         ui.say(&format!(
             "{} files are left out: they are on no file system of a device (memory, overlay, network)",
             human::count(taken.elsewhere)
+        ));
+    }
+    if let Some(first) = &taken.first_unreached {
+        ui.say(&format!(
+            "left out with what is below them: {} files and folders, of which the first is {first}",
+            human::count(taken.unreached)
         ));
     }
     wrote(&args.output, &taken.manifest, ui)

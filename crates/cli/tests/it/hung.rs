@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_secs(20);
 const BLOCK: usize = 4096;
 
 /// A file that a program serves.
-struct Rig {
+pub(super) struct Rig {
     program: Child,
     at: PathBuf,
 }
@@ -24,10 +24,15 @@ struct Rig {
 impl Rig {
     /// Serves `image` in a folder; none where that cannot be.
     fn new(image: &Path, at: &Path) -> Option<Self> {
+        Self::slow("none", image, at)
+    }
+
+    /// The same, as slow as a model.
+    pub(super) fn slow(model: &str, image: &Path, at: &Path) -> Option<Self> {
         let program = assert_cmd::cargo::cargo_bin("forerun-rig");
         std::fs::create_dir(at).expect("made");
         let mut command = Command::new(program);
-        command.args(["--model", "none", "--image"]).arg(image).arg("--at").arg(at);
+        command.args(["--model", model, "--image"]).arg(image).arg("--at").arg(at);
         let mut rig = Self { program: command.stderr(Stdio::null()).spawn().ok()?, at: at.into() };
         let begin = Instant::now();
         while !at.join("disk").exists() {

@@ -1,9 +1,12 @@
 //! Ctrl-C on a command that runs under Forerun: the command ends, and its end is ours.
 
+use super::devices::{Made, sh};
+use super::hung::Rig;
 use crate::skipped;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::time::Instant;
 
 /// Runs a script under Forerun in a process group of its own and, once it runs, sends a signal to the group or to Forerun alone.
 /// The exit code and what was said; none where nothing can be recorded here.
@@ -99,4 +102,80 @@ fn a_signal_that_asks_for_no_end_goes_to_the_command_alone() {
             assert_eq!(ended, code, "{words:?}: {said}");
         }
     }
+}
+
+/// Sends a signal to a command of Forerun once it hears it; none where whoever runs the tests had it ignored.
+fn cut_off(words: &[&str], signal: &str, number: u32) -> Option<Output> {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("forerun"));
+    command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    let status = format!("/proc/{}/status", child.id());
+    let has = |mask: &str| {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let mask = text.lines().find_map(|line| line.strip_prefix(mask)).unwrap_or("0");
+        u64::from_str_radix(mask.trim(), 16).unwrap_or(0) >> (number - 1) & 1 == 1
+    };
+    let begun = Instant::now();
+    while !has("SigCgt:") {
+        if has("SigIgn:") {
+            child.kill().and_then(|()| child.wait()).expect("ours");
+            return None;
+        }
+        assert!(begun.elapsed().as_secs() < 20, "{words:?} never hears of {signal}");
+        std::thread::yield_now();
+    }
+    let sent = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
+    assert!(sent.expect("kill").success());
+    Some(child.wait_with_output().expect("ours"))
+}
+
+/// What was cut off says so in words, in JSON and by its exit code.
+fn is_cut_off(words: &[&str]) {
+    for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
+        let Some(done) = cut_off(words, signal, number) else { continue };
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(128 + number as i32), "{words:?}: {said}");
+        assert!(
+            said.contains(&format!("cut off by SIG{signal} before all")) && said.lines().count() == 1,
+            "{said}"
+        );
+        let told: serde_json::Value = serde_json::from_slice(&done.stdout).expect("an object");
+        assert_eq!(told["interrupted"], true, "{told}");
+    }
+}
+
+#[test]
+fn who_loads_by_himself_and_is_interrupted_says_that_it_is_not_all() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    // Four seconds at the rate of the disk.
+    std::fs::File::create(path("a.img")).and_then(|file| file.set_len(640 << 20)).expect("room");
+    let Some(_rig) = Rig::slow("hdd", &path("a.img"), &path("at")) else {
+        return skipped("needs root, FUSE and forerun-rig");
+    };
+    let disk = path("at/disk").display().to_string();
+    is_cut_off(&["load", "--json", "--budget", "1G", &disk]);
+    let mut made = Made::default();
+    let loops = made.over(&path("at/disk"));
+    let (Some(device), Ok(())) = (loops, std::fs::create_dir(path("mount"))) else {
+        return skipped("needs a loop device");
+    };
+    let mount = path("mount").display().to_string();
+    // Else the file below would keep in memory what is written.
+    let make = format!(
+        "losetup --direct-io=on {}; mkfs.ext4 -q -O ^has_journal -E lazy_itable_init=0",
+        device.display()
+    );
+    if sh(&format!("{make} {0} && mount -o noatime {0} {mount}", device.display())).is_none() {
+        return skipped("needs mkfs.ext4");
+    }
+    made.and_then(format!("umount {mount} || umount -l {mount}"));
+    let data = path("mount/data").display().to_string();
+    sh(&format!("dd if=/dev/zero of={data} bs=1M count=512 status=none")).expect("room on the disk");
+    let kept = path("m.manifest").display().to_string();
+    let taken = ["manifest", "snapshot", "--quiet", "-o", &kept, &data];
+    crate::forerun(&taken).assert().success();
+    let forgets = format!("sync && umount {mount} && mount -o noatime {} {mount}", device.display());
+    sh(&forgets).expect("nobody uses it");
+    is_cut_off(&["manifest", "replay", "--json", "--budget", "1G", &kept]);
 }

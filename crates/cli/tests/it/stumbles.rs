@@ -118,6 +118,21 @@ fn small_troubles_name_the_command_and_the_path_once() {
     std::fs::write(&study, text).expect("written");
     let said = fails(&["sweep", study.to_str().expect("UTF-8"), "-o", &file], 2);
     assert!(said.starts_with(&format!("forerun: {file}: it is a file")), "{said}");
+    let said = fails(&["load", &file, "/nonexistent", &file], 1);
+    assert!(
+        said.ends_with(
+            "No such file or directory (os error 2); nothing was loaded (give files that are there)\n"
+        ),
+        "{said}"
+    );
+    let said = fails(&["load", "/sys/kernel/mm/transparent_hugepage/enabled"], 1);
+    assert!(said.contains("nothing was loaded"), "{said}");
+    let pipe = folder.path().join("pipe").display().to_string();
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().is_ok_and(|made| made.success()));
+    for path in [&pipe, "/dev/null", "/proc/self"] {
+        let said = fails(&["manifest", "snapshot", "-o", &format!("{file}.manifest"), path], 1);
+        assert!(said.contains(path) && said.contains("give files and folders of a disk"), "{said}");
+    }
     let done = forerun(&["load", &file, "--", "/nonexistent"]).output().expect("it runs");
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(said.starts_with("forerun: load: "), "{said}");

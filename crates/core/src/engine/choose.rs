@@ -379,7 +379,10 @@ impl Chooser {
         self.busy = [(now, 0); 2];
         let one_in = self.one_in * 2;
         let of = |it: &Candidate| {
-            Some(Shadow::new(shadow_parts(&it.scheme, it.parts_of, parts, one_in)?, self.layer, now))
+            let mut parts = shadow_parts(&it.scheme, it.parts_of, parts, one_in)?;
+            // Their caches are empty; what they have learned of the readers is not forgotten.
+            parts.memory.scheme_mut().inherit_from(it.shadow.scheme());
+            Some(Shadow::new(parts, self.layer, now))
         };
         let shadows: Option<Vec<Shadow>> = self.candidates.iter().map(of).collect();
         // A scheme that does not fit into so little memory cannot be judged by it.
@@ -617,6 +620,23 @@ mod tests {
         let mut gauges = Vec::new();
         scheme.part::<Recall>().expect("one of its parts").gauges(&mut gauges);
         gauges.iter().find(|(name, _)| *name == "recall_runs").expect("a gauge").1
+    }
+
+    #[test]
+    fn shadows_that_see_less_know_what_those_before_had_learned() {
+        let (mut auto, mut now) = (page_cache("auto"), Nanos(0));
+        for number in 0..1_000_u64 {
+            ask(&mut auto, &mut now, [number * 7_919 % (1 << 19), (1 << 19) + number * 104_729 % (1 << 19)]);
+        }
+        let mut chooser = auto.chooser.take().expect("it chooses");
+        let recalls =
+            chooser.candidates.iter().position(|it| it.name == "linux-6+recall").expect("one of them");
+        let before = recalled(chooser.candidates[recalls].shadow.scheme());
+        chooser.see_less(now, &auto.parts);
+        assert_eq!(chooser.one_in, 2);
+        let after = recalled(chooser.candidates[recalls].shadow.scheme());
+        // Half of the memory has room for half of it at least.
+        assert!(before > 100.0 && after * 2.0 >= before, "{after} of {before}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use super::alone::bound;
+use super::alone::Rest;
 use super::*;
 use crate::pages::Pages;
 use forerun_manifest::{FileSystem, Key};
@@ -87,12 +87,28 @@ fn requests_are_never_too_large_lose_nothing_and_no_later_one_is_wanted_before()
 }
 
 #[test]
-fn a_budget_keeps_what_is_touched_first() {
+fn a_budget_keeps_what_is_touched_first_and_metadata_has_half_of_it_where_not_all_fits() {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    fs::write(root.path().join("a"), "a").expect("room on disk");
+    let mut volumes = Volumes::now();
+    let Some(volume) = volumes.holding(root.path()) else { return };
     let mut manifest = Manifest::new(Key::Named { kind: "unit".into(), name: "a".into() });
     let file = |inode, runs| File { inode, runs, ..File::default() };
     manifest.files = vec![file(1, vec![run(0, 10, 2), run(50, 10, 0)]), file(2, vec![run(0, 10, 1)])];
-    bound(&mut manifest, 15);
-    assert_eq!(manifest.files, [file(1, vec![run(50, 10, 0)]), file(2, vec![run(0, 5, 1)])]);
+    manifest.file_systems = vec![volume.entry()];
+    let plan = Rest::of(&manifest, &volumes).first(15);
+    assert_eq!(plan.files, [(0, run(50, 10, 0)), (1, run(0, 5, 1))]);
+    manifest.file_systems[0].metadata = vec![run(7, 20, 3), run(100, 20, 2)];
+    let plan = |pages| Rest::of(&manifest, &volumes).first(pages);
+    if plan(u64::MAX).metadata.is_empty() {
+        return; // a file system or a user that reads none
+    }
+    assert_eq!(plan(30).metadata, [(0, run(100, 15, 2))], "half");
+    assert_eq!(plan(60).metadata, [(0, run(100, 20, 2)), (0, run(7, 10, 3))], "what files leave");
+    assert_eq!(plan(0).files.len() + plan(0).metadata.len(), 0);
+    manifest.file_systems[0].uuid = [9; 16];
+    let elsewhere = Rest::of(&manifest, &volumes).first(15);
+    assert_eq!(elsewhere.files.len() + elsewhere.metadata.len(), 0, "what is not mounted");
 }
 
 /// A manifest of files in a folder, by path; `None` where the folder is on no file system that is read ahead.
@@ -135,8 +151,9 @@ fn what_the_manifest_names_is_in_memory_afterwards_and_what_changed_is_not_read(
     };
     cold(&changed, 1 << 19).expect("as before");
     let stop = AtomicBool::new(false);
-    let (done, trouble) = replay(&manifest, &Volumes::now(), u64::MAX, &stop, &mut |_| {});
-    assert!(trouble.is_none(), "{trouble:?}");
+    let Alone { done, unread, interrupted, .. } =
+        replay(&manifest, &Volumes::now(), u64::MAX, &stop, &mut |_| {});
+    assert!(unread.is_none() && !interrupted, "{unread:?}");
     assert_eq!((done.files, done.stale_files(), done.stale[2]), (1, 1, 1), "{done:?}");
     assert_eq!((done.pages, done.here), (256, 0));
     let resident = |path: &Path| {
@@ -150,7 +167,7 @@ fn what_the_manifest_names_is_in_memory_afterwards_and_what_changed_is_not_read(
         std::thread::yield_now();
     }
     assert_eq!((resident(&same), resident(&changed)), (256, 0));
-    let (again, _) = replay(&manifest, &Volumes::now(), u64::MAX, &stop, &mut |_| {});
+    let again = replay(&manifest, &Volumes::now(), u64::MAX, &stop, &mut |_| {}).done;
     assert_eq!(
         (again.pages, again.here),
         (0, 256),
@@ -168,12 +185,49 @@ fn who_waits_until_all_is_in_memory_is_served_the_one_file_of_many_that_is_not()
     let words: Vec<&str> = names.iter().map(String::as_str).collect();
     let Some(manifest) = of_folder(root.path(), &words) else { return };
     let stop = AtomicBool::new(false);
-    let load = || replay(&manifest, &Volumes::now(), u64::MAX, &stop, &mut |_| {}).0;
+    let load = || replay(&manifest, &Volumes::now(), u64::MAX, &stop, &mut |_| {}).done;
     assert_eq!(load().pages, 200);
     cold(&root.path().join("f77"), 4096).expect("as before");
     // It was made anew, so it is another file; cold as it was recorded it is one page.
     let done = load();
     assert_eq!((done.here, done.pages + done.stale_files()), (199, 1), "{done:?}");
+}
+
+#[test]
+fn what_is_stale_or_in_memory_takes_nothing_of_the_budget() {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    let names = ["f0", "f1", "f2", "f3", "f4", "f5"];
+    let path = |at: usize| root.path().join(names[at]);
+    if (0..6).any(|at| cold(&path(at), 256 << 10).is_none()) {
+        return;
+    }
+    let Some(mut manifest) = of_folder(root.path(), &names) else { return };
+    for file in &mut manifest.files {
+        let at = names.iter().position(|name| file.path.ends_with(name)).expect("one of them");
+        file.runs[0].rank = at as u32;
+    }
+    fs::write(path(0), "another").expect("room on disk");
+    fs::read(path(2)).expect("it is there");
+    let stop = AtomicBool::new(false);
+    let load = |pages| replay(&manifest, &Volumes::now(), pages, &stop, &mut |_| {});
+    let none = load(0);
+    assert_eq!((none.done, none.beyond), (Replayed::default(), 384));
+    // The first are stale, the third in memory.
+    let alone = load(128);
+    let Replayed { pages, here, files, .. } = alone.done;
+    assert_eq!((pages, here, files, alone.done.stale_files()), (128, 64, 3, 1), "{alone:?}");
+    assert_eq!(alone.beyond, 128, "{alone:?}");
+    let after = load(1_000);
+    assert_eq!((after.done.pages, after.beyond, after.done.files), (128, 0, 5), "{after:?}");
+}
+
+#[test]
+fn a_replay_that_is_stopped_says_so_and_counts_no_file_of_which_nothing_was_loaded() {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    let made = cold(&root.path().join("a"), 1 << 20);
+    let Some(manifest) = made.and_then(|()| of_folder(root.path(), &["a"])) else { return };
+    let all = replay(&manifest, &Volumes::now(), u64::MAX, &AtomicBool::new(true), &mut |_| {});
+    assert!(all.interrupted && all.done.pages == 0 && all.done.files == 0, "{all:?}");
 }
 
 #[test]
@@ -199,8 +253,8 @@ fn a_manifest_of_a_file_system_that_is_not_here_does_nothing() {
     let mut manifest = Manifest::new(Key::Named { kind: "unit".into(), name: "a".into() });
     manifest.file_systems = vec![FileSystem { uuid: [9; 16], kind: "ext4".into(), ..FileSystem::default() }];
     manifest.files = vec![File { inode: 12, runs: vec![run(0, 1, 0)], ..File::default() }];
-    let (done, _) = replay(&manifest, &Volumes::now(), u64::MAX, &AtomicBool::new(false), &mut |_| {});
-    assert_eq!(done, Replayed::default());
+    let all = replay(&manifest, &Volumes::now(), u64::MAX, &AtomicBool::new(false), &mut |_| {});
+    assert_eq!((all.done, all.interrupted), (Replayed::default(), false));
 }
 
 #[test]
