@@ -425,7 +425,9 @@ fn every_member_of_every_level_is_lost_in_turn_and_the_bytes_are_the_same() {
             let server = Running::start(&journalled(folder.path(), &paths));
             work(&server, &mut model, 1, 60);
             let (_, said) = server.stop();
-            assert!(said.is_empty(), "{layout}: {said:?}");
+            // A busy disk may leave something for the next start.
+            let stays = said.iter().all(|line| line.contains("stay on the journal"));
+            assert!(stays, "{layout}: {said:?}");
             let left: Vec<PathBuf> = (0..count)
                 .filter(|at| (at + count - lost) % count >= losses)
                 .map(|at| paths[at].clone())
