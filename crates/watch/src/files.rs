@@ -124,7 +124,6 @@ pub fn record_files(
         argv: (!everyone).then_some(&options.command[..]),
         duration: options.duration,
         stop: options.stop.as_deref(),
-        ready: None,
         look_every: session::LOOK_EVERY,
     };
     let mut collector = Collector::new(tracepoints, options.events_max);

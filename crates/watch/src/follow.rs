@@ -202,11 +202,7 @@ pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Re
             leave_alone(options, manifest, decision, &begun)
         }
         _ => {
-            let replay = planned.map(Planned::start);
-            // Before a command begins nothing can be missed. A process reads already, and what it came to unseen would count as unused.
-            let begins = replay.as_ref().filter(|_| options.process.is_none());
-            begins.into_iter().for_each(Replay::begin);
-            let report = watched(options, known, decision, replay, &begun, progress);
+            let report = watched(options, known, decision, planned.map(Planned::start), &begun, progress);
             drop(first);
             report
         }
@@ -324,8 +320,7 @@ fn watched(
     let ours = ours(&learner);
     let everyone: &[u64] = if ours.is_some() { &loads } else { &[] };
     let plan = plan(options, &ids, &narrow, learner.ahead.is_some());
-    let begin = || replay.iter().for_each(Replay::begin);
-    let plan = Plan { everyone, of_everyone: ours.as_deref(), ready: Some(&begin), ..plan };
+    let plan = Plan { everyone, of_everyone: ours.as_deref(), ..plan };
     let by_frames = learner.parts.is_some();
     let done = session::run(&plan, learner, progress);
     if let Some(replay) = &replay {
@@ -481,7 +476,6 @@ fn plan<'a>(
         argv: process.is_none().then_some(&options.command[..]),
         duration: process.map(|process| process.most),
         stop: options.stop.as_deref(),
-        ready: None,
         look_every: if quick { LOOK_EVERY_AHEAD } else { LOOK_EVERY },
     }
 }

@@ -132,7 +132,6 @@ pub fn record(options: &RecordOptions, progress: &mut dyn FnMut(Progress)) -> Re
         argv: argv.map(Vec::as_slice),
         duration: options.duration,
         stop: options.stop.as_deref(),
-        ready: None,
         look_every: session::LOOK_EVERY,
     };
     let mut collector = Collector::new(points, device, options.records_max);

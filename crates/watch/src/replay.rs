@@ -29,8 +29,8 @@ use forerun_manifest::{File, Manifest, Run, Stale};
 use forerun_trace::assemble::FileId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use unread::Troubles;
 
@@ -139,8 +139,6 @@ pub(crate) enum Pacing {
 struct Shared {
     files: Vec<File>,
     ledger: Arc<Ledger>,
-    /// Set once something may be asked for.
-    begun: OnceLock<()>,
     stop: AtomicBool,
     verdicts: Vec<AtomicU8>,
     /// Files of which something was asked for, or was in memory.
@@ -315,17 +313,13 @@ impl Planned {
             && self.shared.verdicts.iter().all(|verdict| verdict.load(Ordering::Relaxed) <= FRESH)
     }
 
-    /// Starts its threads, which wait for [`Replay::begin`].
+    /// Begins.
     pub(crate) fn start(self) -> Replay {
         let Self { shared, feeders, systems, rotating } = self;
         let start = |feeder: Feeder| {
             let shared = Arc::clone(&shared);
             let named = std::thread::Builder::new().name("forerun-replay".into());
-            let drive = move || {
-                shared.begun.wait();
-                feeder.drive(&shared);
-            };
-            named.spawn(drive).ok()
+            named.spawn(move || feeder.drive(&shared)).ok()
         };
         let feeders = feeders.into_iter().filter_map(start).collect();
         Replay { shared, feeders, systems, rotating }
@@ -338,15 +332,9 @@ impl Replay {
         Arc::clone(&self.shared.ledger)
     }
 
-    /// From now on it reads ahead. What is touched from then on has to be told.
-    pub(crate) fn begin(&self) {
-        self.shared.begun.get_or_init(|| ());
-    }
-
     /// The run has ended: nothing more is begun. What is in flight is not waited for.
     pub(crate) fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
-        self.begin();
     }
 
     /// Waits until everything is loaded.
@@ -418,7 +406,7 @@ const fn code(reason: Stale) -> u8 {
 }
 
 impl Drop for Replay {
-    /// No thread waits for a beginning that does not come.
+    /// Whoever no longer waits for it wants nothing more of it.
     fn drop(&mut self) {
         self.stop();
     }
@@ -430,7 +418,6 @@ impl Shared {
         Self {
             files: manifest.files.iter().map(bare).collect(),
             ledger: Arc::new(ledger),
-            begun: OnceLock::new(),
             stop: AtomicBool::new(false),
             verdicts: manifest.files.iter().map(|_| AtomicU8::new(UNKNOWN)).collect(),
             reached: manifest.files.iter().map(|_| AtomicBool::new(false)).collect(),

@@ -98,8 +98,6 @@ pub(crate) struct Plan<'a> {
     pub(crate) argv: Option<&'a [OsString]>,
     pub(crate) duration: Option<Duration>,
     pub(crate) stop: Option<&'a AtomicBool>,
-    /// Called once whatever happens is told, before the command is started.
-    pub(crate) ready: Option<&'a dyn Fn()>,
     /// Longest sleep between two looks at the rings, the command and the stop flag.
     pub(crate) look_every: Duration,
 }
@@ -143,9 +141,6 @@ pub(crate) fn run<C: Collect>(
         )?;
         further.iter().try_for_each(Ring::enable)?;
         rings.extend(further);
-    }
-    if let Some(ready) = plan.ready {
-        ready();
     }
     let start = Instant::now();
     let other = if let Scope::Process(pid) = plan.scope { Some(opened(pid)?) } else { None };

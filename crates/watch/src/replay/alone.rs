@@ -157,7 +157,6 @@ impl<'a> Rest<'a> {
     ) {
         let (within, numbers) = within(self.manifest, plan);
         let mut replay = Planned::new(&within, volumes, Pacing::Off, &Budget::default()).start();
-        replay.begin();
         while !replay.is_over() && !stop.load(Ordering::Relaxed) {
             progress(&sum(&alone.done, &replay.sums()));
             std::thread::park_timeout(Duration::from_millis(20));

@@ -231,24 +231,6 @@ fn a_replay_that_is_stopped_says_so_and_counts_no_file_of_which_nothing_was_load
 }
 
 #[test]
-fn nothing_is_read_before_it_begins_and_no_thread_waits_for_a_beginning_that_does_not_come() {
-    let root = tempfile::tempdir().expect("a temporary folder");
-    let made = cold(&root.path().join("a"), 1 << 20);
-    let Some(manifest) = made.and_then(|()| of_folder(root.path(), &["a"])) else { return };
-    let start = || Planned::new(&manifest, &Volumes::now(), Pacing::Off, &Budget::default()).start();
-    let mut ended = start();
-    assert!(!ended.is_over(), "its threads wait");
-    ended.stop();
-    ended.finish();
-    assert_eq!(ended.sums().pages, 0);
-    let mut begun = start();
-    assert!(!begun.is_over());
-    begun.begin();
-    begun.finish();
-    assert_eq!(begun.sums().pages, 256);
-}
-
-#[test]
 fn a_manifest_of_a_file_system_that_is_not_here_does_nothing() {
     let mut manifest = Manifest::new(Key::Named { kind: "unit".into(), name: "a".into() });
     manifest.file_systems = vec![FileSystem { uuid: [9; 16], kind: "ext4".into(), ..FileSystem::default() }];
