@@ -54,43 +54,51 @@ else
     printf '\n== core without std: the target %s cannot be had, skipped\n' $bare
 fi
 
-step "the targets of the coverage-guided fuzzer, and the harnesses of proofs"
-# With the versions of the workspace; cargo adds what the fuzzer itself needs. Proofs compile with a stand-in for Kani, which is rarely there
-# (`make prove` proves them where it is), and of what the fuzzer has compiled already: by themselves they take as long as the fuzzer.
-cp Cargo.lock fuzz/Cargo.lock
-fuzzer=(--manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz")
-if ! cargo fetch --quiet --manifest-path fuzz/Cargo.toml 2>/dev/null; then
-    printf 'skipped: libfuzzer cannot be had without a network\n'
-    fuzzer=()
-else
-    cargo check --quiet --bins "${fuzzer[@]}"
-fi
-scripts/prove.sh --check "${fuzzer[@]}"
-
 step "compiling the tests"
 cargo test --workspace --locked --no-run
 
-# In virtual time, so no test disturbs them; and tests wait half of their time, for servers, disks and programs. What it says is told when tests are over.
-figures="$(mktemp)"
-setsid nice -n 19 python3 scripts/docs-figures.py --check --quick --binary "${CARGO_TARGET_DIR:-target}/debug" >"$figures" 2>&1 &
-figuring=$!
-trap 'kill -- -"$figuring" 2>/dev/null || true; rm -f "$figures"' EXIT
+# What follows needs processors and no clock, and tests wait half of their time, for servers, disks and programs: so it is done beside them, at the least priority.
+# What it says is told when the tests are over.
+beside() {
+    local code=0
+    step "figures of the docs in virtual time, those that take seconds"
+    python3 scripts/docs-figures.py --check --quick --binary "${CARGO_TARGET_DIR:-target}/debug" || code=1
 
-step "tests, and beside them figures of the docs"
+    step "the targets of the coverage-guided fuzzer, and the harnesses of proofs"
+    # With the versions of the workspace; cargo adds what the fuzzer itself needs. Proofs compile with a stand-in for Kani, which is rarely there
+    # (`make prove` proves them where it is), and of what the fuzzer has compiled already: by themselves they take as long as the fuzzer.
+    cp Cargo.lock fuzz/Cargo.lock
+    local fuzzer=(--manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz")
+    if ! cargo fetch --quiet --manifest-path fuzz/Cargo.toml 2>/dev/null; then
+        printf 'skipped: libfuzzer cannot be had without a network\n'
+        fuzzer=()
+    else
+        cargo check --quiet --bins "${fuzzer[@]}" || code=1
+    fi
+    scripts/prove.sh --check "${fuzzer[@]}" || code=1
+
+    # `--workspace` makes cargo choose the features of dependencies as above, so that none is built again.
+    step "planted bugs: the engine's model test must find each of them"
+    bounded cargo test --locked --quiet --workspace --features forerun-core/planted-bugs --test planted_bugs || code=1
+
+    step "crash points: the server's volume and sessions over simulated members, and bugs planted in them"
+    FORERUN_CRASH_POINTS=2000000 bounded cargo test --locked --quiet --workspace --features forerun-serve/crash --test crash_points \
+        --config 'profile.dev.package.forerun-serve.opt-level=3' --config 'profile.dev.package.forerun-core.opt-level=3' || code=1
+    return "$code"
+}
+others="$(mktemp)"
+export -f step bounded beside
+# bash hands neither over: when this began, and that a failure ends it (each of these says by itself whether it failed).
+SECONDS_BEFORE=$SECONDS setsid nice -n 19 bash -uc 'SECONDS=$SECONDS_BEFORE; beside' >"$others" 2>&1 &
+being_done=$!
+trap 'kill -- -"$being_done" 2>/dev/null || true; rm -f "$others"' EXIT
+
+step "tests, and beside them what needs processors and no clock"
 RUST_TEST_THREADS=$((2 * $(nproc))) bounded cargo test --workspace --locked
 
-step "figures of the docs in virtual time, those that take seconds"
 code=0
-wait "$figuring" || code=$?
-cat "$figures"
+wait "$being_done" || code=$?
+cat "$others"
 [ "$code" -eq 0 ] || exit "$code"
-
-# `--workspace` makes cargo choose the features of dependencies as above, so that none is built again.
-step "planted bugs: the engine's model test must find each of them"
-bounded cargo test --locked --quiet --workspace --features forerun-core/planted-bugs --test planted_bugs
-
-step "crash points: the server's volume and sessions over simulated members, and bugs planted in them"
-FORERUN_CRASH_POINTS=2000000 bounded cargo test --locked --quiet --workspace --features forerun-serve/crash --test crash_points \
-    --config 'profile.dev.package.forerun-serve.opt-level=3' --config 'profile.dev.package.forerun-core.opt-level=3'
 
 step "done"
