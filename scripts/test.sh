@@ -33,25 +33,12 @@ cargo fmt --all --check
 step "lints"
 cargo clippy --workspace --all-targets --locked -- -D warnings
 
-step "docs"
-RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --locked --document-private-items --quiet
-
 if cargo deny --version >/dev/null 2>&1; then
     step "licences"
     # Advisories need a network and change without us; `cargo deny check advisories` is for people.
     cargo deny --locked --offline check licenses bans sources || cargo deny --locked check licenses bans sources
 else
     printf '\n== licences: cargo-deny is not installed, skipped\n'
-fi
-
-# Compiling for a machine without an operating system proves that core needs none.
-bare=thumbv7em-none-eabi
-if [ -d "$(rustc --print sysroot)/lib/rustlib/$bare" ] ||
-    rustup target add $bare 2>/dev/null; then
-    step "core without std, for $bare"
-    cargo check --locked --quiet -p forerun-core --features serde --target $bare
-else
-    printf '\n== core without std: the target %s cannot be had, skipped\n' $bare
 fi
 
 step "compiling the tests"
@@ -61,8 +48,22 @@ cargo test --workspace --locked --no-run
 # What it says is told when the tests are over.
 beside() {
     local code=0
+    # First what needs no cargo: one waits for another that compiles.
     step "figures of the docs in virtual time, those that take seconds"
     python3 scripts/docs-figures.py --check --quick --binary "${CARGO_TARGET_DIR:-target}/debug" || code=1
+
+    step "docs"
+    RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --locked --document-private-items --quiet || code=1
+
+    # Compiling for a machine without an operating system proves that core needs none.
+    local bare=thumbv7em-none-eabi
+    if [ -d "$(rustc --print sysroot)/lib/rustlib/$bare" ] ||
+        rustup target add $bare 2>/dev/null; then
+        step "core without std, for $bare"
+        cargo check --locked --quiet -p forerun-core --features serde --target $bare || code=1
+    else
+        printf '\n== core without std: the target %s cannot be had, skipped\n' $bare
+    fi
 
     step "the targets of the coverage-guided fuzzer, and the harnesses of proofs"
     # With the versions of the workspace; cargo adds what the fuzzer itself needs. Proofs compile with a stand-in for Kani, which is rarely there
@@ -82,7 +83,7 @@ beside() {
     bounded cargo test --locked --quiet --workspace --features forerun-core/planted-bugs --test planted_bugs || code=1
 
     step "crash points: the server's volume and sessions over simulated members, and bugs planted in them"
-    FORERUN_CRASH_POINTS=2000000 bounded cargo test --locked --quiet --workspace --features forerun-serve/crash --test crash_points \
+    FORERUN_CRASH_POINTS=1000000 bounded cargo test --locked --quiet --workspace --features forerun-serve/crash --test crash_points \
         --config 'profile.dev.package.forerun-serve.opt-level=3' --config 'profile.dev.package.forerun-core.opt-level=3' || code=1
     return "$code"
 }
@@ -94,7 +95,7 @@ being_done=$!
 trap 'kill -- -"$being_done" 2>/dev/null || true; rm -f "$others"' EXIT
 
 step "tests, and beside them what needs processors and no clock"
-RUST_TEST_THREADS=$((2 * $(nproc))) bounded cargo test --workspace --locked
+RUST_TEST_THREADS=$((3 * $(nproc))) bounded cargo test --workspace --locked
 
 code=0
 wait "$being_done" || code=$?

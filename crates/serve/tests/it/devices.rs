@@ -94,7 +94,9 @@ loop=
 end() {
     ! mountpoint -q $dir/mnt || umount $dir/mnt
     [ -z "$loop" ] || losetup --detach $loop
-    umount $dir/fuse/disk || kill $fuse
+    # Whoever looked at the loop device meanwhile keeps it for a moment.
+    for try in $(seq 500); do ! umount $dir/fuse/disk 2>/dev/null || break; sleep 0.01; done
+    ! mountpoint -q $dir/fuse/disk || kill $fuse
     wait $fuse
 }
 trap end EXIT
