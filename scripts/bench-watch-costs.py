@@ -5,7 +5,7 @@
 
 As root, on Linux 6.18. A program reads 256 cached pages of 4 KiB in turn, again and again (crates/rig/examples/cached_reads.rs): alone, beside the daemon
 while nobody is helped, while a strided reader of another file and of the same file is read ahead of (whose reads are followed), the same with
-`--no-bpf` (where perf events tell of every read of that file, whoever reads), beside `watch --record`, and under `watch -- COMMAND`. Ways take turns, medians are printed.
+`--no-bpf` (where perf events tell of every read of that file, whoever reads), beside `watch --record`, and under `watch -- COMMAND`, with `--no-bpf` too. Ways take turns, medians are printed.
 With two threads on a file that is followed by perf events it is a flood of events. *CPU* is the processor time of the daemon for each event that it took.
 """
 import json
@@ -33,6 +33,7 @@ WAYS = [
     ("two readers, --no-bpf", "big", 2, True, ["--no-bpf"]),
     ("watch --record", "other", 1, False, ["--record", "TRACE"]),
     ("under watch -- COMMAND", "other", 1, False, None),
+    ("the same, --no-bpf", "other", 1, False, None),
 ]
 MIB_MIN = 256
 
@@ -50,7 +51,8 @@ def once(rig, said, state, way):
     rig.cold()
     shutil.rmtree(state, ignore_errors=True)
     if words is None:
-        under = [str(said.bin / "forerun"), "watch", "--state", str(state), "--quiet", "--"] if name.startswith("under") else []
+        more = ["--no-bpf"] if name.endswith("--no-bpf") else []
+        under = [str(said.bin / "forerun"), "watch", "--state", str(state), "--quiet", *more, "--"] if name != "alone" else []
         return {"ns": loop(said, path, threads, under)["ns"]}
     watch = Daemon(said.bin / "forerun", rig.mount, state, more=[word.replace("TRACE", str(rig.work / "trace.parquet")) for word in words])
     reader = subprocess.Popen(["python3", "-c", SLOW, str(rig.mount / "big")]) if helped else None
