@@ -54,6 +54,7 @@ need modprobe kmod
 need xz xz-utils
 case $what in power | ublk-latency) need nbd-client nbd-client ;; esac
 case $what in power | ublk | watch) need mkfs.ext4 e2fsprogs ;; esac
+[ "$what" != watch ] || { need mkfs.xfs xfsprogs; need mkfs.btrfs btrfs-progs; }
 if [ ${#missing[@]} -gt 0 ]; then
     sudo=(); [ "$(id -u)" -eq 0 ] || sudo=(sudo)
     say "installing ${missing[*]}"
@@ -118,8 +119,9 @@ write-back)
     modules="ublk_drv raid456 virtio_pci virtio_blk" ;;
 watch)
     # A program that is known is a file of its own, which busybox's are not.
-    programs=("$(command -v dash)" "$(command -v losetup)" "$(command -v mkfs.ext4)" "$(command -v cat)" "$(command -v setpriv)")
-    modules="loop" ;;
+    programs=("$(command -v dash)" "$(command -v losetup)" "$(command -v mkfs.ext4)" "$(command -v cat)" "$(command -v setpriv)" "$(command -v unshare)"
+        "$(command -v mkfs.xfs)" "$(command -v mkfs.btrfs)")
+    modules="loop xfs btrfs" ;;
 esac
 run="tests $filter --nocapture --test-threads 1"
 [ "$what" != ublk-latency ] || run="sh /bin/ublk-latency.sh $rounds 5"
