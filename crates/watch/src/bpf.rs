@@ -88,6 +88,29 @@ pub(crate) const fn copy(to: u8, from: u8) -> Instruction {
 pub(crate) const fn add(to: u8, value: i32) -> Instruction {
     ins(0x07, to, 0, 0, value)
 }
+/// The sum of two, what both have set, what one of them has, what only one of them has.
+pub(crate) const fn add_register(to: u8, from: u8) -> Instruction {
+    ins(0x0f, to, from, 0, 0)
+}
+pub(crate) const fn and_register(to: u8, from: u8) -> Instruction {
+    ins(0x5f, to, from, 0, 0)
+}
+pub(crate) const fn or_register(to: u8, from: u8) -> Instruction {
+    ins(0x4f, to, from, 0, 0)
+}
+pub(crate) const fn xor_register(to: u8, from: u8) -> Instruction {
+    ins(0xaf, to, from, 0, 0)
+}
+/// What a register has set of this number; a product; to the left by so many bits.
+pub(crate) const fn and(to: u8, value: i32) -> Instruction {
+    ins(0x57, to, 0, 0, value)
+}
+pub(crate) const fn multiply(to: u8, value: i32) -> Instruction {
+    ins(0x27, to, 0, 0, value)
+}
+pub(crate) const fn shift_left(register: u8, bits: i32) -> Instruction {
+    ins(0x67, register, 0, 0, bits)
+}
 /// To the right by so many bits, zeros come after.
 pub(crate) const fn shift_right(register: u8, bits: i32) -> Instruction {
     ins(0x77, register, 0, 0, bits)
@@ -99,9 +122,15 @@ pub(crate) const fn call(function: i32) -> Instruction {
 pub(crate) const fn map_of(to: u8, kind: u8, fd: i32) -> [Instruction; 2] {
     [ins(0x18, to, kind, 0, fd), ins(0, 0, 0, 0, 0)]
 }
-/// Zero: over so many.
+/// Zero: over so many; the same if two differ, and always.
 pub(crate) const fn jump_if_zero(register: u8, over: i16) -> Instruction {
     ins(0x15, register, 0, over, 0)
+}
+pub(crate) const fn jump_if_other(one: u8, other: u8, over: i16) -> Instruction {
+    ins(0x5d, one, other, over, 0)
+}
+pub(crate) const fn jump(over: i16) -> Instruction {
+    ins(0x05, 0, 0, over, 0)
 }
 /// The end of a program.
 pub(crate) const END: [Instruction; 2] = [set(0, 0), ins(0x95, 0, 0, 0, 0)];
@@ -109,8 +138,12 @@ pub(crate) const END: [Instruction; 2] = [set(0, 0), ins(0x95, 0, 0, 0, 0)];
 pub(crate) const FRAME: u8 = 10;
 /// Functions of the kernel.
 pub(crate) const LOOKUP: i32 = 1;
+pub(crate) const INSERT: i32 = 2;
+pub(crate) const REMOVE: i32 = 3;
 pub(crate) const CLOCK: i32 = 5;
+pub(crate) const PROCESSOR: i32 = 8;
 pub(crate) const WHO: i32 = 14;
+pub(crate) const TICKS: i32 = 118;
 const OUTPUT: i32 = 130;
 
 /// Whether a record wakes who reads the ring.
@@ -145,17 +178,16 @@ impl Places {
         [load8(1, 1, self.host), load8(2, 1, self.inode)]
     }
 
-    /// Puts the number in 2, the device of the inode in 1 and the process on the stack: eight bytes, four and four.
-    pub(crate) const fn note(&self, at: i16) -> [Instruction; 7] {
-        [
-            store8(at, 2),
-            load8(3, 1, self.system),
-            load4(3, 3, self.device),
-            store4(at + 8, 3),
-            call(WHO),
-            shift_right(0, 32), // the process is above, the thread below
-            store4(at + 12, 0),
-        ]
+    /// Puts the number in 2 and the device of the inode in 1 on the stack: eight bytes and four.
+    pub(crate) const fn file(&self, at: i16) -> [Instruction; 4] {
+        [store8(at, 2), load8(3, 1, self.system), load4(3, 3, self.device), store4(at + 8, 3)]
+    }
+
+    /// The same, and the process behind it: four bytes.
+    pub(crate) fn note(&self, at: i16) -> Vec<Instruction> {
+        let mut text = Vec::from(self.file(at));
+        text.extend([call(WHO), shift_right(0, 32), store4(at + 12, 0)]); // the process is above, the thread below
+        text
     }
 }
 
@@ -291,6 +323,20 @@ impl<const KEY: usize, const VALUE: usize> Table<KEY, VALUE> {
     }
 }
 
+/// Memory of programs in the kernel, zeros at first.
+pub(crate) struct Space(OwnedFd);
+
+impl Space {
+    pub(crate) fn new(bytes: u32) -> io::Result<Self> {
+        map(ARRAY, 4, bytes, 1).map(Self)
+    }
+
+    /// Its descriptor, as instructions have it.
+    pub(crate) fn number(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+}
+
 fn map(kind: u32, key_bytes: u32, value_bytes: u32, entries: u32) -> io::Result<OwnedFd> {
     let attr = MapCreate { kind, key_bytes, value_bytes, entries, flags: 0 };
     // SAFETY: the command reads these numbers alone.
@@ -350,6 +396,9 @@ struct Mapping {
     bytes: usize,
 }
 
+// SAFETY: it is memory of the process, whichever thread looks at it, and one at a time does.
+unsafe impl Send for Mapping {}
+
 impl Mapping {
     fn new(ring: &OwnedFd, bytes: usize, write: bool, offset: usize) -> io::Result<Self> {
         let protection = libc::PROT_READ | if write { libc::PROT_WRITE } else { 0 };
@@ -389,10 +438,16 @@ impl<const BYTES: usize> Records<BYTES> {
         let mut text = Vec::from(map_of(1, 1, self.ring.as_raw_fd()));
         text.extend([copy(2, FRAME), add(2, i32::from(at)), set(3, BYTES as i32), set(4, wake as i32)]);
         text.push(call(OUTPUT));
-        let mut full = Vec::from(map_of(1, 2, self.lost.number()));
-        full.extend([set(2, 1), ins(0xdb, 1, 2, 0, 0)]); // one more, at once for all processors
+        let full = self.one_lost();
         text.push(jump_if_zero(0, full.len() as i16));
         text.extend(full);
+        text
+    }
+
+    /// Instructions that count something as lost.
+    pub(crate) fn one_lost(&self) -> Vec<Instruction> {
+        let mut text = Vec::from(map_of(1, 2, self.lost.number()));
+        text.extend([set(2, 1), ins(0xdb, 1, 2, 0, 0)]); // one more, at once for all processors
         text
     }
 

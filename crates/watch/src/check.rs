@@ -330,6 +330,7 @@ mod tests {
                 scheme: None,
                 patterns: false,
                 replay: false,
+                bpf: true,
                 stop: None,
             },
             &mut |_| {},

@@ -121,6 +121,7 @@ pub fn record_files(
         beside: Beside::Tasks,
         filter: None,
         narrow: &narrow,
+        hits: &[],
         argv: (!everyone).then_some(&options.command[..]),
         duration: options.duration,
         stop: options.stop.as_deref(),
@@ -453,7 +454,9 @@ impl Collect for Collector {
                 let name = String::from_utf8_lossy(name).into_owned();
                 self.lives.push((time, thread, Life::Named(name)));
             }
-            Sample::Made { thread, parent, time } => self.lives.push((time, thread, Life::MadeBy(parent))),
+            Sample::Made { thread, parent, time, .. } => {
+                self.lives.push((time, thread, Life::MadeBy(parent)))
+            }
             Sample::Mapped { major, minor, inode, path } => {
                 if path.starts_with(b"/") && !path.starts_with(b"//") {
                     let path = String::from_utf8_lossy(path).into_owned();

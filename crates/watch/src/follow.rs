@@ -13,8 +13,10 @@
 
 use crate::ahead::{Ahead, AheadError, Wished};
 use crate::density::{Dense, Density};
+use crate::firsts::Firsts;
 use crate::frames::{Frames, Parts};
 use crate::learn::Learner;
+use crate::naming::Naming;
 use crate::neighbours::{self, Neighbours, SmallFiles};
 use crate::outcome::{Ended, Progress, RecordError};
 use crate::payers::Charge;
@@ -22,7 +24,7 @@ use crate::pressure::Gate;
 use crate::record::unsupported;
 use crate::replay::{Budget, Pacing, Planned, Replay, Replayed};
 use crate::ring::{Beside, Scope};
-use crate::session::{self, Plan, RING_BYTES, RING_BYTES_OF_OURS};
+use crate::session::{self, Collect as _, Plan, RING_BYTES, RING_BYTES_OF_OURS};
 use crate::store::Store;
 use crate::touches::Points;
 use crate::unnamed::Unnamed;
@@ -76,6 +78,8 @@ pub struct FollowOptions {
     pub patterns: bool,
     /// Whether a manifest that is there is replayed.
     pub replay: bool,
+    /// Programs in the kernel may tell of what a command touches.
+    pub bpf: bool,
     /// End the command when somebody sets this.
     pub stop: Option<Arc<AtomicBool>>,
 }
@@ -128,6 +132,8 @@ pub struct Report {
     pub touches: bool,
     /// Where they were not, whether what was read ahead was looked for in memory: else a replay ends after [`crate::replay::AHEAD_PAGES`].
     pub looked_for: bool,
+    /// Programs in the kernel told of touches in the end.
+    pub bpf: bool,
     /// Why it ended.
     pub ended: Ended,
     /// What was wrong with the manifest that was there.
@@ -298,6 +304,7 @@ fn leave_alone(
         lost: 0,
         touches: true,
         looked_for: false,
+        bpf: false,
         ended,
         damaged: None,
     })
@@ -316,11 +323,12 @@ fn watched(
     let points = Points::load().map_err(unsupported)?;
     let touches = points.touches;
     let (ids, narrow, loads) = (points.ids.clone(), points.narrow.clone(), points.loads());
+    let hits = points.hits.clone();
     let learner = learner(options, decision, points, volumes, replay.as_ref())?;
     let ours = ours(&learner);
     let everyone: &[u64] = if ours.is_some() { &loads } else { &[] };
     let plan = plan(options, &ids, &narrow, learner.ahead.is_some());
-    let plan = Plan { everyone, of_everyone: ours.as_deref(), ..plan };
+    let plan = Plan { everyone, of_everyone: ours.as_deref(), hits: &hits, ..plan };
     let by_frames = learner.parts.is_some();
     let done = session::run(&plan, learner, progress);
     if let Some(replay) = &replay {
@@ -330,6 +338,7 @@ fn watched(
     let (lost, ended, all_followed) = (done.lost, done.ended, done.whole);
     let mut learner = done.collector;
     learner.close();
+    let bpf = learner.is_told_otherwise();
     if wants_names(options, decision, ended) {
         find_names(&mut learner);
     }
@@ -369,6 +378,7 @@ fn watched(
         lost,
         touches,
         looked_for: by_frames,
+        bpf,
         ended,
         damaged,
     })
@@ -390,7 +400,7 @@ fn learner(
     volumes: Volumes,
     replay: Option<&Replay>,
 ) -> Result<Learner, FollowError> {
-    let scheme = by_patterns(options, decision);
+    let (scheme, tells_touches) = (by_patterns(options, decision), points.touches);
     // What a replay reads ahead is not missed, and who knows no touches takes what is there for missed.
     let strips = scheme.is_some() && options.scheme.is_none() && replay.is_none();
     let unknown = strips && points.touches && options.process.is_none();
@@ -400,8 +410,10 @@ fn learner(
     let ledger = replay.map(Replay::ledger);
     let by_frames = ledger.as_ref().is_some_and(|ledger| ledger.tells_asked());
     let parts = if by_frames { Frames::open().ok().map(Parts::new) } else { None };
+    let naming = if options.process.is_none() { Naming::begin(volumes.clone()) } else { None };
     let mut learner = Learner::new(points, volumes, ledger);
-    learner.parts = parts;
+    (learner.parts, learner.naming) = (parts, naming);
+    learner.firsts = (tells_touches && options.bpf && options.process.is_none()).then(Firsts::begin);
     (learner.ahead, learner.patient) = (ahead, options.scheme.is_none());
     (learner.density, learner.neighbours) = (density, neighbours);
     Ok(learner)
@@ -473,6 +485,7 @@ fn plan<'a>(
         beside: Beside::TasksAndSwitches,
         filter: None,
         narrow,
+        hits: &[],
         argv: process.is_none().then_some(&options.command[..]),
         duration: process.map(|process| process.most),
         stop: options.stop.as_deref(),
@@ -658,6 +671,7 @@ mod tests {
             scheme,
             patterns: true,
             replay: true,
+            bpf: true,
             stop,
         }
     }
@@ -773,8 +787,14 @@ mod tests {
             manifest
         };
         let after = |all_followed: bool| {
-            let points =
-                Points { ids: vec![], narrow: vec![], touches: true, writes: false, kinds: BTreeMap::new() };
+            let points = Points {
+                ids: vec![],
+                narrow: vec![],
+                hits: vec![],
+                touches: true,
+                writes: false,
+                kinds: BTreeMap::new(),
+            };
             let learner = Learner::new(points, Volumes::default(), None);
             let key = Key::Named { kind: "unit".into(), name: "a".into() };
             let known = combine(Some(of(1)), learner, None, key, (ran(true, 1, 9), all_followed), true);

@@ -8,12 +8,16 @@
 
 use crate::ahead::Ahead;
 use crate::density::Density;
+use crate::firsts::Firsts;
 use crate::frames::Parts;
 use crate::ledger::Ledger;
 use crate::mapped::Mapped;
+use crate::naming::{self, Naming};
 use crate::neighbours::Neighbours;
 use crate::outcome::RecordError;
+use crate::reads;
 use crate::sample::{self, Sample, SampleError};
+use crate::sensor::Touched;
 use crate::session::{Collect, Tally};
 use crate::sys;
 use crate::touches::{Points, Touch};
@@ -28,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Pages of a chunk of bits.
@@ -149,6 +153,12 @@ pub(crate) struct Learner {
     pub(crate) neighbours: Option<Neighbours>,
     /// What of the replay was touched, where touches are not told.
     pub(crate) parts: Option<Parts>,
+    /// Programs in the kernel that tell of touches when there are many.
+    pub(crate) firsts: Option<Firsts>,
+    /// Names files meanwhile.
+    pub(crate) naming: Option<Naming>,
+    /// Events of a look, while both tell: in the order of time before anything is made of them.
+    both: Vec<(u64, u32, Touch)>,
     own: u32,
     batch: Vec<(u64, u32, What)>,
     complete_until: u64,
@@ -182,6 +192,9 @@ impl Learner {
             density: None,
             neighbours: None,
             parts: None,
+            firsts: None,
+            naming: None,
+            both: Vec::new(),
             own: std::process::id(),
             batch: Vec::new(),
             complete_until: 0,
@@ -197,6 +210,30 @@ impl Learner {
             seen: 0,
             lost: 0,
         }
+    }
+
+    /// An event of perf: at once, or with what the programs tell.
+    fn came(&mut self, process: u32, time: u64, thread: u32, touch: Touch) {
+        let Some(firsts) = &mut self.firsts else { return self.told(time, thread, touch) };
+        firsts.process(process);
+        if matches!(touch, Touch::Asked(..) | Touch::Read(..)) {
+            firsts.told();
+        }
+        self.both.push((time, thread, touch));
+    }
+
+    /// What perf and the programs told since the last look.
+    fn merge(&mut self) {
+        let Some(firsts) = &mut self.firsts else { return };
+        let mut both = std::mem::take(&mut self.both);
+        firsts.look(&mut |Touched { time, pid: thread, file, first, last, read }| {
+            let (first, last) = reads::within(first, last);
+            let touch = if read { Touch::Read(file, first, last) } else { Touch::Asked(file, first, last) };
+            both.push((time, thread, touch));
+        });
+        both.sort_by_key(|&(time, ..)| time);
+        both.drain(..).for_each(|(time, thread, touch)| self.told(time, thread, touch));
+        self.both = both;
     }
 
     /// An event of the command. What it adds is known to be read once it does something else.
@@ -348,11 +385,18 @@ impl Learner {
     }
 
     fn note(&mut self, file: FileId, first: u64, end: u64) {
-        if self.stretches < STRETCHES_MAX {
-            let began = self.known.entry(file).or_default().note(first, end, self.rank);
-            self.rank += began;
-            self.stretches += began as usize;
+        if self.stretches >= STRETCHES_MAX {
+            return;
         }
+        let known = self.known.entry(file).or_default();
+        if known.stretches.is_empty()
+            && let Some(naming) = &self.naming
+        {
+            naming.ask(file, self.paths.get(&file).map(PathBuf::from));
+        }
+        let began = known.note(first, end, self.rank);
+        self.rank += began;
+        self.stretches += began as usize;
     }
 
     /// What was learnt, as one recording. Entries of `trusted` files are taken as they are; others are looked up.
@@ -362,7 +406,8 @@ impl Learner {
         let mut places: BTreeMap<FileId, u32> = BTreeMap::new();
         let known = std::mem::take(&mut self.known).into_iter();
         let known: Vec<_> = known.filter(|(_, known)| !known.stretches.is_empty()).collect();
-        let entries = self.entries(&known.iter().map(|(id, _)| *id).collect::<Vec<_>>(), trusted);
+        let named = self.naming.take().map(Naming::end).unwrap_or_default();
+        let entries = self.entries(&known.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [trusted, &named]);
         for ((id, known), entry) in known.into_iter().zip(entries) {
             let Some(volume) = self.volumes.by_device(id.major, id.minor) else { continue };
             let device = FileId { inode: 0, ..id };
@@ -383,8 +428,9 @@ impl Learner {
         manifest
     }
 
-    /// What is to be kept of these files, looked up by all processors: whoever waits for the command waits for that.
-    fn entries(&self, ids: &[FileId], trusted: &BTreeMap<FileId, File>) -> Vec<Option<File>> {
+    /// What is to be kept of these files, looked up by all processors: whoever waits for the command waits for that. What was named while it ran
+    /// is looked at once more.
+    fn entries(&self, ids: &[FileId], [trusted, named]: [&BTreeMap<FileId, File>; 2]) -> Vec<Option<File>> {
         let (volumes, paths) = (&self.volumes, &self.paths);
         let roots: BTreeMap<FileId, Option<OwnedFd>> = ids
             .iter()
@@ -397,7 +443,9 @@ impl Learner {
             let volume = volumes.by_device(id.major, id.minor).filter(|of| of.metadata_file() != *id)?;
             let root = roots.get(&FileId { inode: 0, ..*id }).and_then(Option::as_ref).map(OwnedFd::as_fd);
             let path = paths.get(id).map(Path::new);
-            trusted.get(id).cloned().or_else(|| volumes::identify_below(volume, root, id.inode, path))
+            let named = || named.get(id).filter(|file| naming::is_so(file));
+            let known = trusted.get(id).or_else(named).cloned();
+            known.or_else(|| volumes::identify_below(volume, root, id.inode, path))
         };
         let all = |part: &[FileId]| part.iter().map(entry).collect::<Vec<_>>();
         let helpers = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(HELPERS_MAX);
@@ -444,6 +492,7 @@ impl Learner {
 
     /// The end: everything that came is in order now.
     pub(crate) fn close(&mut self) {
+        self.merge();
         let read = self.written.read_until(u64::MAX);
         self.loads(read);
         self.settle(u64::MAX);
@@ -470,9 +519,10 @@ impl Collect for Learner {
                     self.ours(time, touch, self.points.frame(raw));
                 } else {
                     self.seen += 1;
-                    self.told(time, thread, touch);
+                    self.came(pid, time, thread, touch);
                 }
             }
+            Sample::Made { process, .. } => self.firsts.iter_mut().for_each(|firsts| firsts.process(process)),
             Sample::Switched { thread, time, out: false } => self.batch.push((time, thread, What::Back)),
             Sample::Mapped { major, minor, inode, path }
                 if path.starts_with(b"/") && !path.starts_with(b"//") =>
@@ -487,6 +537,7 @@ impl Collect for Learner {
     }
 
     fn look(&mut self) {
+        self.merge();
         let until = self.complete_until;
         let read = self.written.read_until(until.saturating_sub(written::HELD));
         self.loads(read);
@@ -516,8 +567,13 @@ impl Collect for Learner {
         false
     }
 
+    fn is_told_otherwise(&self) -> bool {
+        self.firsts.as_ref().is_some_and(Firsts::is_at_work)
+    }
+
     fn tally(&self) -> Tally {
-        Tally { records: self.stretches as u64, seen: self.seen, lost: self.lost, ..Tally::default() }
+        let lost = self.lost + self.firsts.as_ref().map_or(0, Firsts::lost);
+        Tally { records: self.stretches as u64, seen: self.seen, lost, ..Tally::default() }
     }
 }
 
@@ -528,8 +584,14 @@ mod tests {
     use crate::payers::Charge;
 
     fn learner() -> Learner {
-        let points =
-            Points { ids: vec![], narrow: vec![], touches: true, writes: false, kinds: BTreeMap::new() };
+        let points = Points {
+            ids: vec![],
+            narrow: vec![],
+            hits: vec![],
+            touches: true,
+            writes: false,
+            kinds: BTreeMap::new(),
+        };
         Learner::new(points, Volumes::default(), None)
     }
 
@@ -678,10 +740,27 @@ mod tests {
             ids.push(id);
         }
         learner.volumes = Volumes::of(vec![volume]);
-        let found = learner.entries(&ids, &BTreeMap::new());
-        let found = found.into_iter().map(|file| file.map(|file| (file.inode, file.state.size)));
+        let none = BTreeMap::new();
+        let found = learner.entries(&ids, [&none, &none]);
+        let sizes = found.iter().map(|file| file.as_ref().map(|file| (file.inode, file.state.size)));
         let wanted = ids.iter().zip(1..).map(|(id, size)| Some((id.inode, size)));
-        assert_eq!(found.collect::<Vec<_>>(), wanted.collect::<Vec<_>>());
+        assert_eq!(sizes.collect::<Vec<_>>(), wanted.collect::<Vec<_>>());
+        // What was named before counts where it is still so.
+        let before = |(id, file): (&FileId, &Option<File>)| {
+            let size = file.as_ref().map_or(0, |file| file.state.size);
+            let state = forerun_manifest::FileState { size: size - size % 2, ..file.as_ref()?.state };
+            Some((
+                *id,
+                File { runs: vec![Run { first: 0, pages: 1, rank: 0, seen: 1 }], state, ..file.clone()? },
+            ))
+        };
+        let named = ids.iter().zip(&found).filter_map(before).collect();
+        let again = learner.entries(&ids, [&none, &named]).into_iter().flatten();
+        let kept = again.filter(|file| !file.runs.is_empty()).map(|file| file.state.size);
+        assert_eq!(
+            kept.collect::<Vec<_>>(),
+            (1..=ids.len() as u64).filter(|size| size % 2 == 0).collect::<Vec<_>>()
+        );
     }
 
     #[test]

@@ -129,6 +129,7 @@ pub fn record(options: &RecordOptions, progress: &mut dyn FnMut(Progress)) -> Re
         beside: Beside::Nothing,
         filter: filter.as_deref(),
         narrow: &[],
+        hits: &[],
         argv: argv.map(Vec::as_slice),
         duration: options.duration,
         stop: options.stop.as_deref(),

@@ -169,6 +169,7 @@ impl Runs {
             scheme: None,
             patterns: false,
             replay: true,
+            bpf: true,
             stop: Some(Arc::clone(&self.stop)),
         };
         let tell = self.tell.clone();

@@ -49,6 +49,8 @@ pub enum Sample<'a> {
     },
     /// A thread was made.
     Made {
+        /// Its process.
+        process: u32,
         /// The new one.
         thread: u32,
         /// Who made it.
@@ -139,7 +141,8 @@ fn parse_comm(record: &[u8]) -> Option<Sample<'_>> {
 }
 
 fn parse_fork(record: &[u8]) -> Option<Sample<'_>> {
-    Some(Sample::Made { thread: u32_at(record, 16)?, parent: u32_at(record, 20)?, time: u64_at(record, 24)? })
+    let (process, thread) = (u32_at(record, 8)?, u32_at(record, 16)?);
+    Some(Sample::Made { process, thread, parent: u32_at(record, 20)?, time: u64_at(record, 24)? })
 }
 
 fn parse_mmap2(record: &[u8]) -> Option<Sample<'_>> {
@@ -217,7 +220,10 @@ mod tests {
         let comm = [words(&[42, 43]), b"cc1\0\0\0\0\0".to_vec(), trailer(9)].concat();
         assert_eq!(parse(&record(3, &comm)), Ok(Sample::Named { thread: 43, time: 9, name: b"cc1" }));
         let fork = [words(&[50, 42, 51, 43]), 8u64.to_ne_bytes().to_vec(), trailer(8)].concat();
-        assert_eq!(parse(&record(7, &fork)), Ok(Sample::Made { thread: 51, parent: 43, time: 8 }));
+        assert_eq!(
+            parse(&record(7, &fork)),
+            Ok(Sample::Made { process: 50, thread: 51, parent: 43, time: 8 })
+        );
         let mut mapped = words(&[42, 43]);
         mapped.extend([0; 24]);
         mapped.extend(words(&[254, 1, 77, 0, 5, 0, 1, 2]));

@@ -29,15 +29,15 @@ const RING_BYTES: u32 = 4 << 20;
 /// Words of bits of inodes, a power of two.
 const BIT_WORDS: usize = 8;
 /// Where the parts of a record stand on the program's stack: time; inode, device and process, which are the key of the table; first page; last; kind.
-const TIME: i16 = -48;
-const KEY: i16 = -40;
-const FIRST: i16 = -24;
-const LAST: i16 = -16;
-const KIND: i16 = -8;
-const RECORD_BYTES: usize = 48;
+pub(crate) const TIME: i16 = -48;
+pub(crate) const KEY: i16 = -40;
+pub(crate) const FIRST: i16 = -24;
+pub(crate) const LAST: i16 = -16;
+pub(crate) const KIND: i16 = -8;
+pub(crate) const RECORD_BYTES: usize = 48;
 /// Kinds of records.
-const MAPPED: i32 = 0;
-const READ: i32 = 1;
+pub(crate) const MAPPED: i32 = 0;
+pub(crate) const READ: i32 = 1;
 /// Bits of a place within a page, and what a fault returns whose page was there.
 const PAGE_BITS: i32 = 12;
 const VM_FAULT_NOPAGE: i32 = 0x100;
@@ -156,7 +156,8 @@ fn key(pid: u32, file: FileId) -> [u8; KEY_BYTES] {
     key
 }
 
-fn touched(record: &[u8; RECORD_BYTES]) -> Touched {
+/// What a record says.
+pub(crate) fn touched(record: &[u8; RECORD_BYTES]) -> Touched {
     let word = |place: i16| bpf::word(record, place);
     let (pid, file) = bpf::noted(word(KEY), word(KEY + 8));
     Touched {
@@ -177,18 +178,18 @@ struct Shared<'a> {
 }
 
 /// How a program comes to what it tells of; the arguments are where register 6 points to.
-struct Touch {
+pub(crate) struct Touch {
     /// Whether there is something to be told: over the rest if it is zero in register 1. Nothing: always.
-    is: Vec<Instruction>,
+    pub(crate) is: Vec<Instruction>,
     /// The mapping, into register 1.
-    mapping: Vec<Instruction>,
+    pub(crate) mapping: Vec<Instruction>,
     /// First page and last, onto the stack.
-    pages: Vec<Instruction>,
+    pub(crate) pages: Vec<Instruction>,
 }
 
 impl Touch {
     /// At its tracepoint (Linux 6.12), or at the function that a kernel before that has there.
-    fn of(btf: &Btf, kind: i32) -> Option<(At, Self)> {
+    pub(crate) fn of(btf: &Btf, kind: i32) -> Option<(At, Self)> {
         let point = if kind == READ { "mm_filemap_get_pages" } else { "mm_filemap_map_pages" };
         let of_point = btf.typedef(&format!("btf_trace_{point}"));
         of_point
@@ -259,7 +260,7 @@ fn told(places: &Places, touch: &Touch, kind: i32, shared: &Shared<'_>) -> Vec<I
 
 /// What is done for an inode that has its bit.
 fn look_up(places: &Places, touch: &Touch, kind: i32, shared: &Shared<'_>) -> Vec<Instruction> {
-    let mut text = Vec::from(places.note(KEY));
+    let mut text = places.note(KEY);
     text.extend(map_of(1, 1, shared.readers.number()));
     text.extend([copy(2, FRAME), add(2, i32::from(KEY)), call(LOOKUP)]);
     let mut chosen = vec![call(CLOCK), store8(TIME, 0), store_number(KIND, kind)];

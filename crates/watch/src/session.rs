@@ -59,6 +59,10 @@ pub(crate) trait Collect {
     fn urgent(&self) -> bool {
         false
     }
+    /// Whether somebody else tells of what the plan's [`Plan::hits`] are about.
+    fn is_told_otherwise(&self) -> bool {
+        false
+    }
     /// Whether nothing more is kept.
     fn full(&self) -> bool;
     /// What it has so far.
@@ -94,6 +98,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) filter: Option<&'a str>,
     /// The same for single tracepoints, by their place in `ids`.
     pub(crate) narrow: &'a [(usize, String)],
+    /// Those that are switched off once somebody else tells of the same, by their place in `ids`.
+    pub(crate) hits: &'a [usize],
     /// The command, if there is one.
     pub(crate) argv: Option<&'a [OsString]>,
     pub(crate) duration: Option<Duration>,
@@ -137,7 +143,13 @@ pub(crate) fn run<C: Collect>(
             plan.everyone,
             Scope::Everyone,
             everyone,
-            &Plan { narrow: &[], beside: Beside::Nothing, filter: plan.of_everyone.or(plan.filter), ..*plan },
+            &Plan {
+                narrow: &[],
+                hits: &[],
+                beside: Beside::Nothing,
+                filter: plan.of_everyone.or(plan.filter),
+                ..*plan
+            },
         )?;
         further.iter().try_for_each(Ring::enable)?;
         rings.extend(further);
@@ -148,7 +160,8 @@ pub(crate) fn run<C: Collect>(
     let end = running.readable_at_end()?;
     // While the command runs, so that nobody waits for it when that has ended. A process of others may run for hours.
     let behind = plan.argv.and_then(|_| behind::keep(&rings, Ring::descriptors).ok());
-    let mut session = Session { rings, behind, counted, end, collector, reported: start, start };
+    let mut session =
+        Session { rings, behind, counted, end, collector, quiet: false, reported: start, start };
     let ended = session.run(plan, &mut running, progress)?;
     let stopped = is_set(plan.stop);
     let status = if stopped { running.pass_on()? } else { running.end()? };
@@ -206,6 +219,8 @@ struct Session<C> {
     /// Readable once the command has ended.
     end: Option<OwnedFd>,
     collector: C,
+    /// The plan's hits are switched off.
+    quiet: bool,
     reported: Instant,
     start: Instant,
 }
@@ -227,6 +242,10 @@ impl<C: Collect> Session<C> {
             if self.collector.full() {
                 return Ok(Some(Ended::Full));
             }
+            if !self.quiet && self.collector.is_told_otherwise() {
+                self.quiet = true;
+                self.hush(plan.hits)?;
+            }
             if is_set(plan.stop) {
                 return Ok(Some(Ended::Stopped(None)));
             }
@@ -240,6 +259,12 @@ impl<C: Collect> Session<C> {
             let longest = if self.collector.urgent() { LOOK_EVERY_URGENT } else { plan.look_every };
             self.wait(longest)?;
         }
+    }
+
+    /// Switches tracepoints off that somebody else tells of.
+    fn hush(&self, hits: &[usize]) -> io::Result<()> {
+        let all = |ring: &Ring| hits.iter().try_for_each(|&at| ring.switch(at..at + 1, false));
+        self.rings[..self.counted].iter().try_for_each(all)
     }
 
     /// Until a ring is a quarter full, or for a moment.

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 /// Loaded pages: without it nothing can be learnt. Linux has it since 3.9.
 pub(crate) const ADD: &str = "filemap/mm_filemap_add_to_page_cache";
 /// Touched pages, in the cache or not; Linux 6.12 and later.
-pub(crate) const TOUCHES: [&str; 3] =
-    ["filemap/mm_filemap_get_pages", "filemap/mm_filemap_fault", "filemap/mm_filemap_map_pages"];
+pub(crate) const TOUCHES: [&str; 3] = ["filemap/mm_filemap_get_pages", FAULT, "filemap/mm_filemap_map_pages"];
+const FAULT: &str = "filemap/mm_filemap_fault";
 /// Whether this kernel tells of touches.
 pub(crate) fn are_told() -> bool {
     TOUCHES.iter().all(|name| tracefs::load(name).is_ok())
@@ -66,6 +66,8 @@ pub(crate) struct Points {
     pub(crate) ids: Vec<u64>,
     /// Filters of single ones, by place in `ids`.
     pub(crate) narrow: Vec<(usize, String)>,
+    /// Those that tell of what is in memory too, by place in `ids`: programs in the kernel may tell of the same (`firsts.rs`).
+    pub(crate) hits: Vec<usize>,
     /// Whether touches are seen beside what is loaded.
     pub(crate) touches: bool,
     /// Whether what is written is told apart from what is loaded.
@@ -80,13 +82,20 @@ impl Points {
     /// [`TracefsError`] where what is loaded cannot be traced. Touches and sleeps may be missing.
     pub(crate) fn load() -> Result<Self, TracefsError> {
         let kinds = BTreeMap::new();
-        let mut all = Self { ids: Vec::new(), narrow: Vec::new(), touches: true, writes: false, kinds };
+        let (ids, narrow, hits) = (Vec::new(), Vec::new(), Vec::new());
+        let mut all = Self { ids, narrow, hits, touches: true, writes: false, kinds };
         let add = tracefs::load(ADD)?;
         let kind = loaded(&add)?;
         all.insert(&add, kind);
         for name in TOUCHES {
             match tracefs::load(name).and_then(|format| Ok((asked(&format)?, format))) {
-                Ok((kind, format)) => all.insert(&format, kind),
+                Ok((kind, format)) => {
+                    // A fault is one of what is not mapped, and comes before its page is loaded.
+                    if name != FAULT {
+                        all.hits.push(all.ids.len());
+                    }
+                    all.insert(&format, kind);
+                }
                 Err(_) => all.touches = false,
             }
         }
@@ -192,8 +201,14 @@ ID: 611
     #[test]
     fn a_loaded_folio_is_all_its_pages_and_a_short_record_is_none() {
         let format = Format::parse(ADD_6_18).expect("the kernel's own text");
-        let mut points =
-            Points { ids: vec![], narrow: vec![], touches: false, writes: false, kinds: BTreeMap::new() };
+        let mut points = Points {
+            ids: vec![],
+            narrow: vec![],
+            hits: vec![],
+            touches: false,
+            writes: false,
+            kinds: BTreeMap::new(),
+        };
         points.insert(&format, loaded(&format).expect("all fields"));
         let mut raw = vec![0_u8; 40];
         raw[..2].copy_from_slice(&611_u16.to_ne_bytes());

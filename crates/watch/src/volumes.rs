@@ -253,7 +253,8 @@ pub(crate) fn are_local((major, minor): (u32, u32)) -> bool {
     mounts.all().iter().any(|mount| is_it(mount) && KINDS.contains(&mount.kind.as_str()))
 }
 
-fn state_of(generation: u32, data: &fs::Metadata) -> FileState {
+/// What a file is like.
+pub(crate) fn state_of(generation: u32, data: &fs::Metadata) -> FileState {
     let ctime_nanos = u32::try_from(data.ctime_nsec()).unwrap_or(0);
     FileState { generation, size: data.len(), ctime: data.ctime(), ctime_nanos }
 }

@@ -182,6 +182,7 @@ fn beside(args: &LoadArgs, files: Files, ui: &Ui) -> Result<(), CliError> {
         key: Some(files.manifest.key.clone()),
         given: Some((files.manifest, files.volumes)),
         replay: true,
+        bpf: true,
         scheme: None,
         patterns: false,
         stop: Some(stop),

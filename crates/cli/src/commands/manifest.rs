@@ -237,6 +237,7 @@ fn record(args: &RecordArgs, ui: &Ui) -> Result<(), CliError> {
         key: args.name.clone(),
         given: None,
         replay: false,
+        bpf: true,
         scheme: None,
         patterns: false,
         stop: Some(stop),

@@ -74,9 +74,9 @@ pub(crate) struct WatchArgs {
     /// All programs: decide and say so, but change nothing
     #[arg(long, conflicts_with = "command")]
     pub(crate) observe: bool,
-    /// All programs: no programs in the kernel (BPF): perf events tell of the reads of those who are read ahead of, which cost more, and before
-    /// Linux 6.18 nobody gets another window
-    #[arg(long, conflicts_with = "command")]
+    /// No programs in the kernel (BPF): perf events tell of all that a command touches, and of the reads of those who are read ahead of, which costs
+    /// more; and before Linux 6.18 no program of all gets another window
+    #[arg(long)]
     pub(crate) no_bpf: bool,
     /// All programs: whose cgroup what is read ahead counts against: Forerun's own, whose limit is then the budget, or that of whoever is
     /// read ahead of, whose limit then holds for it too (root)
@@ -192,6 +192,7 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
         key: None,
         given: None,
         replay: !args.no_replay,
+        bpf: !args.no_bpf,
         scheme: args.scheme.clone().filter(|scheme| !is_none(scheme)),
         patterns: args.scheme.is_none(),
         stop: Some(stop),
@@ -458,6 +459,8 @@ pub(crate) struct RunJson {
     /// All that a process had started before it was followed is in these figures.
     all_followed: bool,
     lost_events: u64,
+    /// Programs in the kernel told of its touches in the end.
+    bpf: bool,
 }
 
 impl RunJson {
@@ -504,6 +507,7 @@ impl RunJson {
             unnamed: report.unnamed.iter().map(|unnamed| unnamed.what.clone()).collect(),
             all_followed: report.all_followed,
             lost_events: report.lost,
+            bpf: report.bpf,
         }
     }
 }

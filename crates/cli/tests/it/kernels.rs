@@ -182,6 +182,45 @@ fn what_the_check_says_of_tracepoints_is_what_a_command_gets() {
     println!("kernel: second run\tyes\tread ahead of by what the first loaded");
 }
 
+/// Reads a file a page at a time until whoever watches has programs in the kernel, or long enough without, then a few times more, and another file.
+const TOUCHES: &str = r#"n=0
+until ls -l /proc/$PPID/fd | grep -q bpf-prog || [ $n -ge "$3" ]; do dd if="$1" of=/dev/null bs=4096 2>/dev/null; n=$((n+1)); done
+for more in 1 2 3 4 5; do dd if="$1" of=/dev/null bs=4096 2>/dev/null; done
+dd if="$2" of=/dev/null bs=4096 2>/dev/null
+"#;
+
+#[test]
+fn touches_of_a_command_that_touches_much_are_told_by_programs_where_they_can_be() {
+    let check = Check::new();
+    let Some(disk) = Disk::new() else { return skip("needs root, a loop device and mkfs.ext4") };
+    let (big, other) = (disk.text("mount/big"), disk.text("mount/other"));
+    std::fs::write(&other, vec![7; 1 << 20]).expect("room");
+    disk.cold();
+    let run = |more: &[&str], state: &str, most: &str| {
+        let words = ["watch", "--json", "--state", state];
+        let command = ["--", "sh", "-c", TOUCHES, "sh", &big, &other, most];
+        forerun(&[&words, more, &command].concat()).output().expect("it runs")
+    };
+    let (state, without) = (disk.text("state"), disk.text("without"));
+    let can = check.works("touches") && check.works("BPF");
+    let done = run(&[], &state, if can { "1000" } else { "9" });
+    if !check.works("watch -- COMMAND") {
+        return refused(&done);
+    }
+    assert_eq!(told(&done)["bpf"], can, "{done:?}");
+    assert_eq!(told(&run(&["--no-bpf"], &without, "9"))["bpf"], false);
+    let kept = std::fs::read_dir(&state).expect("readable").flatten().next().expect("one").path();
+    let shown =
+        forerun(&["manifest", "show", "--json", kept.to_str().expect("UTF-8")]).output().expect("it runs");
+    let shown = told(&shown);
+    for (size, path) in [(BIG, &big), (1 << 20, &other)] {
+        let files = shown["files"].as_array().expect("a list");
+        let known = files.iter().find(|file| file["path"] == path.as_str()).expect("it was read");
+        let pages = known["runs"].as_array().expect("a list").iter().filter_map(|run| run["pages"].as_u64());
+        assert_eq!(pages.sum::<u64>(), size / 4096, "{known}");
+    }
+}
+
 #[test]
 fn what_the_check_says_of_loading_is_what_load_does() {
     let check = Check::new();

@@ -267,6 +267,7 @@ impl Rig {
             scheme: None,
             patterns: false,
             replay: false,
+            bpf: true,
             stop: None,
         }
     }
