@@ -23,7 +23,7 @@ power) filter="power::" minutes=${MINUTES:-$((15 + cuts / 2))} ;;
 ublk) filter="ublk::" minutes=${MINUTES:-$((15 + kills / 4))} ;;
 ublk-latency) filter="" minutes=${MINUTES:-$((10 + 2 * rounds))} ;;
 write-back) filter="" minutes=${MINUTES:-$((10 + 30 * rounds))} ;;
-watch) filter="kernels:: watching::a_snapshot watching::load watching::the_second watching::nothing_is watching::a_check watching::a_command on_disks::what_a_command"
+watch) filter="kernels:: watching::a_snapshot watching::load watching::the_second watching::nothing_is watching::a_check watching::a_command_that on_disks::what_a_command"
     minutes=${MINUTES:-15} ;;
 *) echo "arrays-vm: what is $what?" >&2; exit 2 ;;
 esac
@@ -119,7 +119,7 @@ write-back)
     modules="ublk_drv raid456 virtio_pci virtio_blk" ;;
 watch)
     # A program that is known is a file of its own, which busybox's are not.
-    programs=("$(command -v dash)" "$(command -v losetup)" "$(command -v mkfs.ext4)" "$(command -v cat)" "$(command -v setpriv)" "$(command -v unshare)"
+    programs=("$(command -v dash)" "$(command -v losetup)" "$(command -v mkfs.ext4)" "$(command -v cat)" "$(command -v setpriv)"
         "$(command -v mkfs.xfs)" "$(command -v mkfs.btrfs)")
     modules="loop xfs btrfs" ;;
 esac

@@ -320,6 +320,8 @@ pub fn kept_by(name: &str) -> Result<&'static Baseline, String> {
 pub struct Misses {
     /// A row for each cache, retention and size.
     pub runs: Vec<MrcRow>,
+    /// Blocks that are referred to, of all caches together: the size beyond which nothing is missed twice.
+    pub footprint_blocks: u64,
     /// In which units the trace's numbers were taken to be, where nothing in its file says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assumed: Option<String>,
@@ -470,7 +472,7 @@ pub fn misses(
             other => StudyError::failure(file, other),
         })?);
     }
-    Ok(Misses { runs, assumed: references.assumed.clone() })
+    Ok(Misses { runs, footprint_blocks: references.footprint, assumed: references.assumed.clone() })
 }
 
 /// The requests of a trace as columns of numbers, all as long as `offset`.

@@ -175,6 +175,7 @@ fn cache_blocks_take_a_size_too() {
         Some((footprint as f64 / 2.0).round() as u64),
         "{info}"
     );
+    assert_eq!(report["footprint_blocks"], footprint);
     let drawn = output(&["mrc", trace, "--retention", "lru,arc"]);
     assert!(drawn.contains("100% │") && drawn.contains("● lru") && drawn.contains("+ arc"), "{drawn}");
     assert!(drawn.lines().all(|line| line.chars().count() <= 80), "{drawn}");

@@ -19,7 +19,12 @@ pub(super) fn write(path: &Path, rows: &Rows) -> Result<(), StudyError> {
         write_to(beside.file(), rows)?;
         Ok(beside.take_place()?)
     });
-    written.map_err(|problem| StudyError::failure(&path.display().to_string(), problem))
+    let failure = |problem: &dyn std::fmt::Display| StudyError::failure(&path.display().to_string(), problem);
+    written.map_err(|problem| match problem {
+        // What the system said, without the library's word for it.
+        ParquetError::External(problem) => failure(&problem),
+        other => failure(&other),
+    })
 }
 
 fn write_to(out: impl std::io::Write + Send, rows: &Rows) -> Result<(), ParquetError> {
@@ -111,5 +116,12 @@ mod tests {
             read.get_row_iter(None).expect("rows").map(|row| row.expect("a row").to_string()).collect();
         assert_eq!(rows[0], format!("{{n: {}, x: 0.1, on: true, word: \"a\"}}", u64::MAX));
         assert_eq!(rows[1], "{n: null, x: 2.0, on: null, word: null}");
+    }
+    #[test]
+    fn what_the_system_refuses_is_said_in_its_own_words() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let rows = Rows { header: vec!["n".into()], rows: vec![vec![1.into()]] };
+        let said = write(folder.path(), &rows).expect_err("a folder is in its place").to_string();
+        assert!(said.contains("s a directory") && !said.contains("External"), "{said}");
     }
 }
