@@ -13,11 +13,13 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
 /// Files for which the folders where file systems are mounted are opened once. They are not kept: nobody shall be kept from unmounting.
 const AT_ONCE: usize = 64;
+/// Files that wait to be named; those beyond are named at the end.
+const ASKED_MAX: usize = 1 << 14;
 /// The least priority: the command and whoever reads ahead of it go first.
 const NICE: i32 = 19;
 
@@ -26,7 +28,7 @@ type Asked = (FileId, Option<PathBuf>);
 
 /// The thread, and who asks it.
 pub(crate) struct Naming {
-    ask: Sender<Asked>,
+    ask: SyncSender<Asked>,
     over: Arc<AtomicBool>,
     named: JoinHandle<BTreeMap<FileId, File>>,
 }
@@ -34,7 +36,7 @@ pub(crate) struct Naming {
 impl Naming {
     /// To be called before events are opened, which a thread of ours would have to pay for too; `None` where there can be no thread.
     pub(crate) fn begin(volumes: Volumes) -> Option<Self> {
-        let (ask, asked) = channel();
+        let (ask, asked) = sync_channel(ASKED_MAX);
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
         let name = move || {
@@ -49,8 +51,8 @@ impl Naming {
 
     /// A file that will have to be named.
     pub(crate) fn ask(&self, file: FileId, path: Option<PathBuf>) {
-        // Nobody hears it where the thread has failed: it is named at the end.
-        let _ = self.ask.send((file, path));
+        // Where too many wait, or the thread has failed, it is named at the end.
+        let _ = self.ask.try_send((file, path));
     }
 
     /// What was named by now.
@@ -102,7 +104,7 @@ mod tests {
         let volume = volumes.holding(&path).expect("it lies somewhere");
         let inode = fs::metadata(&path).expect("just made").ino();
         let id = FileId { major: volume.device.major(), minor: volume.device.minor(), inode };
-        let (ask, asked) = channel();
+        let (ask, asked) = sync_channel(ASKED_MAX);
         for asked in [(FileId { inode: 0, ..id }, None), (id, Some(path.clone()))] {
             ask.send(asked).expect("it is there");
         }

@@ -122,6 +122,6 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let rows = Rows { header: vec!["n".into()], rows: vec![vec![1.into()]] };
         let said = write(folder.path(), &rows).expect_err("a folder is in its place").to_string();
-        assert!(said.contains("s a directory") && !said.contains("External"), "{said}");
+        assert!(said.contains("no regular file") && !said.contains("External"), "{said}");
     }
 }
