@@ -336,12 +336,7 @@ fn watched(
     }
     let done = done?;
     let (lost, ended, all_followed) = (done.lost, done.ended, done.whole);
-    let mut learner = done.collector;
-    learner.close();
-    let bpf = learner.is_told_otherwise();
-    if wants_names(options, decision, ended) {
-        find_names(&mut learner);
-    }
+    let (learner, bpf) = closed(done.collector, wants_names(options, decision, ended));
     let replayed = sums(replay.as_ref(), touches || by_frames);
     let unnamed = learner.unnamed();
     // What was waited by some of it alone is compared with nothing.
@@ -382,6 +377,16 @@ fn watched(
         ended,
         damaged,
     })
+}
+
+/// All that was told is taken, and files without a name are looked for where that is wanted; whether programs in the kernel told in the end.
+fn closed(mut learner: Learner, wants_names: bool) -> (Learner, bool) {
+    learner.close();
+    let bpf = learner.is_told_otherwise();
+    if wants_names {
+        find_names(&mut learner);
+    }
+    (learner, bpf)
 }
 
 /// Whose loads of ours are to be told, as a filter of the kernel: of files beside each other, or of a replay whose touches are not told.
