@@ -111,6 +111,13 @@ pub(crate) const fn multiply(to: u8, value: i32) -> Instruction {
 pub(crate) const fn shift_left(register: u8, bits: i32) -> Instruction {
     ins(0x67, register, 0, 0, bits)
 }
+/// To the left and to the right by as many bits as another register says.
+pub(crate) const fn shift_left_by(register: u8, by: u8) -> Instruction {
+    ins(0x6f, register, by, 0, 0)
+}
+pub(crate) const fn shift_right_by(register: u8, by: u8) -> Instruction {
+    ins(0x7f, register, by, 0, 0)
+}
 /// To the right by so many bits, zeros come after.
 pub(crate) const fn shift_right(register: u8, bits: i32) -> Instruction {
     ins(0x77, register, 0, 0, bits)
@@ -131,6 +138,10 @@ pub(crate) const fn jump_if_other(one: u8, other: u8, over: i16) -> Instruction 
 }
 pub(crate) const fn jump(over: i16) -> Instruction {
     ins(0x05, 0, 0, over, 0)
+}
+/// Eight bytes to where a register points.
+pub(crate) const fn store_in(pointer: u8, at: i16, from: u8) -> Instruction {
+    ins(0x7b, pointer, from, at, 0)
 }
 /// The end of a program.
 pub(crate) const END: [Instruction; 2] = [set(0, 0), ins(0x95, 0, 0, 0, 0)];

@@ -15,7 +15,8 @@
 use crate::bpf::{
     self, CLOCK, FRAME, Instruction, PROCESSOR, Places, Records, Space, TICKS, Wake, add_register, and,
     and_register, call, copy, jump, jump_if_other, jump_if_zero, load4, load8, map_of, multiply, or_register,
-    set, shift_left, shift_right, store_number, store4, store8, xor_register,
+    set, shift_left, shift_left_by, shift_right, shift_right_by, store_in, store_number, store4, store8,
+    xor_register,
 };
 use crate::sensor::{FIRST, KEY, KIND, LAST, MAPPED, READ, RECORD_BYTES, TIME, Touch, Touched, touched};
 use crate::tree::Tree;
@@ -69,7 +70,7 @@ impl Programs {
         for kind in [READ, MAPPED] {
             let (at, touch) = Touch::of(&btf, kind).ok_or(io::ErrorKind::Unsupported)?;
             let shared = Shared { tree: &tree, space: &space, records: &records, processors };
-            let program = bpf::load(&program(&places, &touch, kind, &shared), at)?;
+            let program = bpf::load(&touch.program(of_whom(&places, &touch, kind, &shared)), at)?;
             let link = bpf::hold(&program)?;
             held.push((program, link));
         }
@@ -178,19 +179,6 @@ struct Shared<'a> {
     processors: u32,
 }
 
-/// What is done where somebody touches pages.
-fn program(places: &Places, touch: &Touch, kind: i32, shared: &Shared<'_>) -> Vec<Instruction> {
-    let mut text = vec![copy(6, 1)];
-    text.extend(&touch.is);
-    let rest = of_whom(places, touch, kind, shared);
-    if !touch.is.is_empty() {
-        text.push(jump_if_zero(1, rest.len() as i16));
-    }
-    text.extend(rest);
-    text.extend(bpf::END);
-    text
-}
-
 /// What is done for anybody.
 fn of_whom(places: &Places, touch: &Touch, kind: i32, shared: &Shared<'_>) -> Vec<Instruction> {
     let mut text = shared.tree.look_up(PROCESS);
@@ -222,8 +210,8 @@ fn of_pages(kind: i32, shared: &Shared<'_>) -> Vec<Instruction> {
 /// Over so many more if all pages were told; which 64 they are among is in register 1, the first and the last in 8 and 9.
 fn if_known(shared: &Shared<'_>, over: i16) -> Vec<Instruction> {
     // A bit for each page from the first to the last.
-    let mut text = vec![set(3, -1), and(8, 63), ins_shift_left(3, 8), set(5, -1), and(9, 63), set(2, 63)];
-    text.extend([xor_register(9, 2), ins_shift_right(5, 9), and_register(3, 5), store8(BITS, 3)]);
+    let mut text = vec![set(3, -1), and(8, 63), shift_left_by(3, 8), set(5, -1), and(9, 63), set(2, 63)];
+    text.extend([xor_register(9, 2), shift_right_by(5, 9), and_register(3, 5), store8(BITS, 3)]);
     text.extend([store8(WHERE, 1), call(TICKS), shift_right(0, MOMENT_BITS), shift_left(0, MOMENT_AT)]);
     text.extend([load8(1, FRAME, WHERE), xor_register(1, 0), store8(WHERE, 1)]);
     // The place: of this processor, by file and pages.
@@ -254,19 +242,6 @@ fn if_known(shared: &Shared<'_>, over: i16) -> Vec<Instruction> {
     text.extend(same);
     text.extend(fresh);
     text
-}
-
-/// To the left, to the right, by as many bits as another register says.
-const fn ins_shift_left(register: u8, by: u8) -> Instruction {
-    bpf::ins(0x6f, register, by, 0, 0)
-}
-const fn ins_shift_right(register: u8, by: u8) -> Instruction {
-    bpf::ins(0x7f, register, by, 0, 0)
-}
-
-/// Eight bytes to where a register points.
-const fn store_in(pointer: u8, at: i16, from: u8) -> Instruction {
-    bpf::ins(0x7b, pointer, from, at, 0)
 }
 
 #[cfg(test)]

@@ -584,14 +584,7 @@ mod tests {
     use crate::payers::Charge;
 
     fn learner() -> Learner {
-        let points = Points {
-            ids: vec![],
-            narrow: vec![],
-            hits: vec![],
-            touches: true,
-            writes: false,
-            kinds: BTreeMap::new(),
-        };
+        let points = Points { touches: true, ..Points::default() };
         Learner::new(points, Volumes::default(), None)
     }
 

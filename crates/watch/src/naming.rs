@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_file_is_named_while_others_run_and_no_longer_so_once_it_is_another() {
-        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a folder");
+        let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a");
         fs::write(&path, vec![1; 5000]).expect("room on disk");
         let mut volumes = Volumes::now();
@@ -121,6 +121,7 @@ mod tests {
         fs::write(&path, vec![1; 5000]).expect("room on disk");
         assert!(!is_so(&named[&id]), "its path leads to another");
         fs::rename(folder.path().join("b"), &path).expect("ours");
-        assert!(!is_so(&named[&id]), "it was moved, and may have been written to");
+        fs::write(&path, vec![1; 5001]).expect("room on disk");
+        assert!(!is_so(&named[&id]), "it was written to");
     }
 }

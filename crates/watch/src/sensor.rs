@@ -12,8 +12,8 @@
 //! all programs share).
 
 use crate::bpf::{
-    self, At, CLOCK, FRAME, Instruction, LOOKUP, Places, Records, Table, Wake, add, call, copy, ins,
-    jump_if_zero, load8, map_of, shift_right, store_number, store8,
+    self, At, CLOCK, FRAME, Instruction, LOOKUP, Places, Records, Table, Wake, add, add_register, and, call,
+    copy, jump_if_zero, load8, map_of, shift_left, shift_right, shift_right_by, store_number, store8,
 };
 use crate::btf::Btf;
 use crate::reads::ReadPoints;
@@ -85,7 +85,7 @@ impl Sensor {
         let places = Places::of(&btf).ok_or(io::ErrorKind::Unsupported)?;
         let load = |kind: i32| {
             let (at, touch) = Touch::of(&btf, kind).ok_or(io::ErrorKind::Unsupported)?;
-            bpf::load(&program(&places, &touch, kind, &shared), at)
+            bpf::load(&touch.program(told(&places, &touch, kind, &shared)), at)
         };
         let programs = [load(READ)?, load(MAPPED)?];
         let mut all = Self { readers, bits, records, chosen: BTreeSet::new(), programs, links: Vec::new() };
@@ -197,6 +197,18 @@ impl Touch {
             .or_else(|| if kind == READ { Self::at_read(btf) } else { Self::at_map(btf) })
     }
 
+    /// A program that does this where there is something to be told.
+    pub(crate) fn program(&self, rest: Vec<Instruction>) -> Vec<Instruction> {
+        let mut text = vec![copy(6, 1)];
+        text.extend(&self.is);
+        if !self.is.is_empty() {
+            text.push(jump_if_zero(1, rest.len() as i16));
+        }
+        text.extend(rest);
+        text.extend(bpf::END);
+        text
+    }
+
     /// Arguments are mapping, first page and last.
     fn at_tracepoint() -> Self {
         let pages = vec![load8(1, 6, 8), store8(FIRST, 1), load8(1, 6, 16), store8(LAST, 1)];
@@ -211,7 +223,7 @@ impl Touch {
         let mut pages = vec![load8(1, 6, 0), load8(1, 1, bpf::place(btf, "kiocb", "ki_pos")?)];
         pages.extend([load8(2, 6, 8), load8(2, 2, bpf::place(btf, "iov_iter", "count")?)]);
         // The last byte that is wanted; of nothing the first page is told.
-        pages.extend([ins(0x0f, 2, 1, 0, 0), add(2, -1), shift_right(1, PAGE_BITS), store8(FIRST, 1)]);
+        pages.extend([add_register(2, 1), add(2, -1), shift_right(1, PAGE_BITS), store8(FIRST, 1)]);
         pages.extend([shift_right(2, PAGE_BITS), store8(LAST, 2)]);
         Some((At::Entry(number), Self { is: Vec::new(), mapping, pages }))
     }
@@ -220,7 +232,7 @@ impl Touch {
     fn at_map(btf: &Btf) -> Option<(At, Self)> {
         let number = btf.function("filemap_map_pages", 3, "vm_fault")?;
         // The page of the fault itself was there.
-        let is = vec![load8(1, 6, 24), ins(0x57, 1, 0, 0, VM_FAULT_NOPAGE)];
+        let is = vec![load8(1, 6, 24), and(1, VM_FAULT_NOPAGE)];
         let mut mapping = vec![load8(1, 6, 0), load8(1, 1, bpf::place(btf, "vm_fault", "vma")?)];
         mapping.push(load8(1, 1, bpf::place(btf, "vm_area_struct", "vm_file")?));
         mapping.push(load8(1, 1, bpf::place(btf, "file", "f_mapping")?));
@@ -229,29 +241,16 @@ impl Touch {
     }
 }
 
-/// What is done where somebody touches pages.
-fn program(places: &Places, touch: &Touch, kind: i32, shared: &Shared<'_>) -> Vec<Instruction> {
-    let mut text = vec![copy(6, 1)];
-    text.extend(&touch.is);
-    let rest = told(places, touch, kind, shared);
-    if !touch.is.is_empty() {
-        text.push(jump_if_zero(1, rest.len() as i16));
-    }
-    text.extend(rest);
-    text.extend(bpf::END);
-    text
-}
-
 /// What is done where there is something to be told.
 fn told(places: &Places, touch: &Touch, kind: i32, shared: &Shared<'_>) -> Vec<Instruction> {
     let mut text = touch.mapping.clone();
     text.extend(places.inode());
     // The word of the inode's bit, and the bit.
     text.extend([copy(3, 2), shift_right(3, 6)]);
-    text.extend([ins(0x57, 3, 0, 0, BIT_WORDS as i32 - 1), ins(0x67, 3, 0, 0, 3)]);
+    text.extend([and(3, BIT_WORDS as i32 - 1), shift_left(3, 3)]);
     text.extend(map_of(4, 2, shared.bits.number()));
-    text.extend([ins(0x0f, 4, 3, 0, 0), load8(4, 4, 0), copy(3, 2), ins(0x57, 3, 0, 0, 63)]);
-    text.extend([ins(0x7f, 4, 3, 0, 0), ins(0x57, 4, 0, 0, 1)]);
+    text.extend([add_register(4, 3), load8(4, 4, 0), copy(3, 2), and(3, 63)]);
+    text.extend([shift_right_by(4, 3), and(4, 1)]);
     let rest = look_up(places, touch, kind, shared);
     text.push(jump_if_zero(4, rest.len() as i16));
     text.extend(rest);

@@ -60,7 +60,7 @@ pub(crate) enum Kind {
 }
 
 /// The tracepoints of this machine.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Points {
     /// Their numbers.
     pub(crate) ids: Vec<u64>,
@@ -81,9 +81,7 @@ impl Points {
     /// # Errors
     /// [`TracefsError`] where what is loaded cannot be traced. Touches and sleeps may be missing.
     pub(crate) fn load() -> Result<Self, TracefsError> {
-        let kinds = BTreeMap::new();
-        let (ids, narrow, hits) = (Vec::new(), Vec::new(), Vec::new());
-        let mut all = Self { ids, narrow, hits, touches: true, writes: false, kinds };
+        let mut all = Self { touches: true, ..Self::default() };
         let add = tracefs::load(ADD)?;
         let kind = loaded(&add)?;
         all.insert(&add, kind);
@@ -201,14 +199,7 @@ ID: 611
     #[test]
     fn a_loaded_folio_is_all_its_pages_and_a_short_record_is_none() {
         let format = Format::parse(ADD_6_18).expect("the kernel's own text");
-        let mut points = Points {
-            ids: vec![],
-            narrow: vec![],
-            hits: vec![],
-            touches: false,
-            writes: false,
-            kinds: BTreeMap::new(),
-        };
+        let mut points = Points::default();
         points.insert(&format, loaded(&format).expect("all fields"));
         let mut raw = vec![0_u8; 40];
         raw[..2].copy_from_slice(&611_u16.to_ne_bytes());

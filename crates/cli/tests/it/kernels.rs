@@ -195,8 +195,10 @@ fn touches_of_a_command_that_touches_much_are_told_by_programs_where_they_can_be
     let Some(disk) = Disk::new() else { return skip("needs root, a loop device and mkfs.ext4") };
     let (big, other) = (disk.text("mount/big"), disk.text("mount/other"));
     std::fs::write(&other, vec![7; 1 << 20]).expect("room");
-    disk.cold();
     let run = |more: &[&str], state: &str, most: &str| {
+        disk.cold();
+        // In memory: nothing but its touches tells of it.
+        std::fs::read(&other).expect("it is there");
         let words = ["watch", "--json", "--state", state];
         let command = ["--", "sh", "-c", TOUCHES, "sh", &big, &other, most];
         forerun(&[&words, more, &command].concat()).output().expect("it runs")
@@ -213,7 +215,8 @@ fn touches_of_a_command_that_touches_much_are_told_by_programs_where_they_can_be
     let shown =
         forerun(&["manifest", "show", "--json", kept.to_str().expect("UTF-8")]).output().expect("it runs");
     let shown = told(&shown);
-    for (size, path) in [(BIG, &big), (1 << 20, &other)] {
+    let touched = check.works("touches").then_some((1 << 20, &other));
+    for (size, path) in touched.into_iter().chain([(BIG, &big)]) {
         let files = shown["files"].as_array().expect("a list");
         let known = files.iter().find(|file| file["path"] == path.as_str()).expect("it was read");
         let pages = known["runs"].as_array().expect("a list").iter().filter_map(|run| run["pages"].as_u64());

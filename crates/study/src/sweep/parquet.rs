@@ -117,6 +117,7 @@ mod tests {
         assert_eq!(rows[0], format!("{{n: {}, x: 0.1, on: true, word: \"a\"}}", u64::MAX));
         assert_eq!(rows[1], "{n: null, x: 2.0, on: null, word: null}");
     }
+
     #[test]
     fn what_the_system_refuses_is_said_in_its_own_words() {
         let folder = tempfile::tempdir().expect("a folder");
