@@ -249,14 +249,18 @@ fn who_strides_on_a_file_system_that_was_mounted_later_is_read_ahead_of() {
         return eprintln!("skipped: needs python3");
     }
     let (device, mount) = (rig.device.clone().expect("mounted"), rig.text("mount"));
-    let small = || {
-        fs::remove_file(rig.path("mount/big")).expect("ours");
-        fs::write(rig.path("mount/big"), vec![7; 2 << 20]).expect("room on disk");
-        fs::metadata(rig.path("mount/big")).expect("just written").ino()
+    // The first file of a file system has the same number every time.
+    let made = |bytes: usize| {
+        run(&[EXT4.make, &[&device]].concat()).expect("nobody uses it");
+        run(&["mount", "-o", "noatime", &device, &mount]).expect("just made");
+        fs::write(rig.path("mount/big"), vec![7; bytes]).expect("room on disk");
+        let inode = fs::metadata(rig.path("mount/big")).expect("just written").ino();
+        run(&["umount", &mount]).expect("nobody uses it");
+        inode
     };
     let window = rig.setting();
-    let inode = small();
     run(&["umount", &mount]).expect("nobody uses it");
+    let inode = made(2 << 20);
     let watch = Watch::start(DaemonOptions { only: Vec::new(), ..rig.options(false, Some("stride"), None) });
     let read = |bytes: usize| {
         run(&["mount", "-o", "noatime", &device, &mount]).expect("as before");
@@ -272,11 +276,7 @@ fn who_strides_on_a_file_system_that_was_mounted_later_is_read_ahead_of() {
         assert!(begun.elapsed() < SOON, "{problem}");
         std::thread::yield_now();
     }
-    run(&[EXT4.make, &[&device]].concat()).expect("nobody uses it");
-    run(&["mount", "-o", "noatime", &device, &mount]).expect("just made");
-    fs::write(rig.path("mount/big"), vec![7; 96 << 20]).expect("room on disk");
-    assert_eq!(fs::metadata(rig.path("mount/big")).expect("just written").ino(), inode, "the first file");
-    run(&["umount", &mount]).expect("nobody uses it");
+    assert_eq!(made(96 << 20), inode, "the first file");
     read(96 << 20);
     let (_, said, sums) = watch.all();
     let ours: Vec<_> = said.into_iter().filter(|said| said.file.ends_with("mount/big")).collect();
