@@ -74,8 +74,8 @@ pub(crate) struct WatchArgs {
     /// All programs: decide and say so, but change nothing
     #[arg(long, conflicts_with = "command")]
     pub(crate) observe: bool,
-    /// No programs in the kernel (BPF): perf events tell of all that a command touches, and of the reads of those who are read ahead of, which costs
-    /// more; and before Linux 6.18 no program of all gets another window
+    /// No programs in the kernel (BPF): perf events, which cost more, tell what a command touches, and all programs' reads that are read ahead of;
+    /// before Linux 6.18 the windows of open files are then left as they are
     #[arg(long)]
     pub(crate) no_bpf: bool,
     /// All programs: whose cgroup what is read ahead counts against: Forerun's own, whose limit is then the budget, or that of whoever is
