@@ -1,7 +1,8 @@
 //! Lets Ctrl-C end a recording instead of losing it.
 //!
-//! The first SIGINT, SIGTERM or SIGHUP (the terminal was closed) sets a flag that [`mod@crate::record`] looks at; a second one
-//! ends the process as usual, so that nobody is ever stuck. A hangup that is ignored, as under nohup(1), stays so.
+//! The first SIGINT, SIGTERM or SIGHUP (the terminal was closed) sets a flag that [`mod@crate::record`] looks at; a second one, half a second
+//! later or more, ends the process as usual, so that nobody is ever stuck. What comes sooner is the first once more: timeout(1) sends each signal twice,
+//! to the process and to its group. A hangup that is ignored, as under nohup(1), stays so.
 //!
 //! What asks a program for something else (SIGQUIT, SIGUSR1, SIGUSR2) is passed on to the command while one runs, so that nobody loses
 //! it by being watched. Of a terminal's the command has got it by itself.
@@ -22,6 +23,12 @@ static COMMAND: AtomicI32 = AtomicI32::new(0);
 
 /// Signals that came before there was a command to pass them on to: bit 0 is signal 1.
 static WAITING: AtomicU64 = AtomicU64::new(0);
+
+/// When the first signal to end came, in nanoseconds of the clock that never goes back; 0 = none has.
+static FIRST: AtomicU64 = AtomicU64::new(0);
+
+/// Signals to end that come within so many nanoseconds are one.
+const TOGETHER: u64 = 500_000_000;
 
 /// Signals that are for the command.
 const PASSED_ON: [i32; 3] = [SIGQUIT, SIGUSR1, SIGUSR2];
@@ -91,13 +98,31 @@ pub(crate) fn pass_on_no_more() {
 pub fn stop_flag() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in end_signals() {
-        // In this order: the second signal finds the flag already set.
-        signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))?;
+        let is_enough = move || {
+            if is_second(&FIRST, now()) {
+                // It does not come back, unless the signal is none that ends a process.
+                let _ = signal_hook::low_level::emulate_default_handler(signal);
+            }
+        };
+        // SAFETY: it does what a handler may: reads a clock, exchanges an atomic, and ends the process.
+        unsafe { signal_hook::low_level::register(signal, is_enough)? };
         let number = usize::try_from(signal).unwrap_or_default();
         signal_hook::flag::register_usize(signal, Arc::clone(&CAME), number)?;
         signal_hook::flag::register(signal, Arc::clone(&flag))?;
     }
     Ok(flag)
+}
+
+/// Nanoseconds of the clock that never goes back, not 0.
+fn now() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    (now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()).max(1)
+}
+
+/// Whether a signal to end that comes now is another than the first, which it is from now on if there was none.
+fn is_second(first: &AtomicU64, now: u64) -> bool {
+    let before = first.compare_exchange(0, now, Ordering::SeqCst, Ordering::SeqCst);
+    before.is_err_and(|first| now.saturating_sub(first) >= TOGETHER)
 }
 
 /// Becomes readable whenever a signal to end comes; [`came`] says which. No signal ends the process any more.
@@ -142,6 +167,15 @@ fn is_ignored(status: &str, signal: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_signals_at_once_are_one() {
+        let first = AtomicU64::new(0);
+        let later = |by: u64| is_second(&first, 7 + by);
+        assert!(!later(0) && !later(0) && !later(TOGETHER - 1));
+        assert!(later(TOGETHER) && later(u64::MAX - 7));
+        assert!(!later(1), "as late as the first");
+    }
 
     #[test]
     fn what_nohup_ignores_stays_ignored() {
