@@ -65,6 +65,8 @@ pub(crate) struct Opening {
 pub(crate) struct Member {
     /// None for a far member.
     file: Option<Files>,
+    /// Its path or address, as people are told; empty of one that is simulated.
+    named: String,
     /// Of another machine.
     far: bool,
     /// Its server can make nothing durable that is written to it.
@@ -282,14 +284,16 @@ impl Source {
         self.layout.unwrap_or(*self.array.spec())
     }
 
-    /// A member in words, with its file where it is the only one; what has members of its own behind it, where errors of those are said by their numbers, is the array.
-    pub(crate) fn who(&self, member: impl std::fmt::Display) -> String {
+    /// A member in words, with where it lies; what has members of its own behind it, where errors of those are said by their numbers, is the array.
+    pub(crate) fn who(&self, member: impl Into<usize>) -> String {
         if self.layout.is_some() {
             return "array".into();
         }
-        match &self.members[..] {
-            [Member { file: Some(files), .. }] => format!("member {member} ({})", shown(files.path())),
-            _ => format!("member {member}"),
+        let member = member.into();
+        // A geometry in mind has disks, which are all the one member.
+        match self.members.get(if self.over { 0 } else { member }).map(|member| &member.named[..]) {
+            None | Some("") => format!("member {member}"),
+            Some(named) => format!("member {member} ({named})"),
         }
     }
 
@@ -544,12 +548,13 @@ impl Member {
             let far = open_far(named::address(text)?, how)?;
             let no_flush = !how.read_only && !far.agreed().can_flush() && !far.agreed().can_fua();
             let holes = if far.agreed().can_zero() { Holes::Unsure } else { Holes::No };
-            let member = Self { no_flush, holes, ..Self::new(None, far.agreed().size) };
+            let named = shown(path);
+            let member = Self { no_flush, holes, named, ..Self::new(None, far.agreed().size) };
             return Ok((member, Some(Box::new(far))));
         }
         if let Some(text) = path.to_str().filter(|text| is_object(text)) {
             let (far, size) = open_object(text, how.read_only)?;
-            return Ok((Self::new(None, size), Some(far)));
+            return Ok((Self { named: shown(path), ..Self::new(None, size) }, Some(far)));
         }
         let (file, size) = Files::open(OVER, path, how.read_only, how.direct)?;
         Ok((Self { holes: file.holes, ..Self::new(Some(file), size) }, None))
@@ -558,6 +563,7 @@ impl Member {
     fn new(file: Option<Files>, size: u64) -> Self {
         Self {
             far: file.is_none(),
+            named: file.as_ref().map_or_else(String::new, |file| shown(file.path())),
             file,
             no_flush: false,
             holes: Holes::No,
@@ -652,13 +658,30 @@ fn open_object(address: &str, read_only: bool) -> Result<(Box<dyn Backend>, u64)
     unreachable!("nobody knows objects")
 }
 
+/// What to do where nobody was reached, in brackets.
+const fn unreached(why: std::io::ErrorKind) -> &'static str {
+    match why {
+        std::io::ErrorKind::TimedOut => {
+            " (nobody answered in ten seconds as a server of NBD does: check host and port, and that no firewall is between)"
+        }
+        std::io::ErrorKind::ConnectionRefused | std::io::ErrorKind::NotFound => {
+            " (nobody listens there: start its server, or check the address)"
+        }
+        _ => "",
+    }
+}
+
 /// Reaches an export of another machine. Nothing can lock it, so that it is ours alone is the user's word.
 fn open_far(address: Address, how: &Opening) -> Result<Remote, ServeError> {
     let path = PathBuf::from(address.to_string());
     let problem = |source, remedy| ServeError::File { path: path.clone(), source, remedy };
     named::check_trust(&address, how.tls.is_some())?;
     let tls = how.tls.clone().filter(|_| address.tls.is_some());
-    let far = Remote::open(Target { address, tls }).map_err(|why| problem(why.into_io(), ""))?;
+    let far = Remote::open(Target { address, tls }).map_err(|why| {
+        let why = why.into_io();
+        let remedy = unreached(why.kind());
+        problem(why, remedy)
+    })?;
     if far.agreed().size == 0 {
         return Err(ServeError::option("--over", format!("{} is empty", shown(&path))));
     }

@@ -719,11 +719,13 @@ impl Volume {
             }
             Err(problem) if !write => self.cannot_read(disk, first, &problem),
             Err(problem) => {
+                let mut remedy = "";
                 if let Some(error) = refusal(&problem) {
                     self.refused_write(self.volume_extent(disk, first, blocks), error);
+                    remedy = "; clients are told so, and write again once there is room where it lies";
                 }
                 let who = self.source.who(disk.0);
-                self.note(|| format!("{who}: write: {problem}"));
+                self.note(|| format!("{who}: write: {problem}{remedy}"));
             }
             Ok(moved) => {
                 let who = self.source.who(disk.0);

@@ -210,7 +210,7 @@ impl Standing {
         let who = state.who(member);
         state.say(match problem {
             Some(problem) => {
-                format!("{who}: write: {problem}; it stays in, and writes that need it are refused until it has space")
+                format!("{who}: write: {problem}; it stays in, and writes that need it are refused until there is room where it lies")
             }
             None => format!("{who}: it has space again"),
         });

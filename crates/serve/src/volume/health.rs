@@ -39,14 +39,16 @@ impl Volume {
         for (member, long) in self.patience.hung(self.now()) {
             health.hung_members += 1;
             let seconds = long.0 / 1_000_000_000;
-            let so = format!("member {member} does not answer: a command is under way for {seconds} s");
+            let who = self.source.who(member);
+            let so = format!("{who} does not answer: a command is under way for {seconds} s");
             health.warnings.push(so);
         }
         for (member, took, usual) in self.patience.slow(self.now()) {
             health.slow_members += 1;
             let [took, usual] = [took, usual].map(|time| time.0 / 1_000_000);
+            let who = self.source.who(member);
             health.warnings.push(format!(
-                "member {member} is slow: a command took {took} ms, and of a thousand all but one {usual} ms at most"
+                "{who} is slow: a command took {took} ms, and of a thousand all but one {usual} ms at most"
             ));
         }
         if let Some(behind) = self.backend.behind() {
@@ -54,8 +56,9 @@ impl Volume {
         }
         if let Some((disk, block)) = self.bad.first() {
             let (count, s) = (health.bad_blocks, if health.bad_blocks == 1 { "" } else { "s" });
+            let who = self.source.who(disk);
             health.warnings.push(format!(
-                "{count} block{s} of 4 KiB cannot be read, the first at byte {} of member {disk}",
+                "{count} block{s} of 4 KiB cannot be read, the first at byte {} of {who}",
                 block * BLOCK_BYTES
             ));
         }

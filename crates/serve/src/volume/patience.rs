@@ -280,11 +280,10 @@ impl Volume {
         for member in 0..self.patience.owes.len() {
             let lost = self.patience.owes[member].is_some_and(|since| now.since(since) >= patience);
             if lost && !self.patience.lost[member] {
-                self.note(|| {
-                    format!("member {member} does not answer: requests that need it fail until it does")
-                });
+                let who = self.source.who(member);
+                self.note(|| format!("{who} does not answer: requests that need it fail until it does"));
             } else if !lost && self.patience.lost[member] {
-                self.say(format!("member {member} answers again"));
+                self.say(format!("{} answers again", self.source.who(member)));
             }
             self.patience.lost[member] = lost;
         }
@@ -347,7 +346,7 @@ mod tests {
         rig.at(3);
         rig.0.look_at_members();
         assert!(rig.errors().is_empty(), "it may take longer than is usual");
-        assert!(rig.0.is_hung() && rig.0.health().warnings[0].contains("member 0 does not answer"));
+        assert!(rig.0.is_hung() && rig.0.health().warnings[0].contains("does not answer"));
         rig.at(30);
         rig.0.look_at_members();
         assert_eq!(rig.errors(), [Some(Errno::Io); 3]);
