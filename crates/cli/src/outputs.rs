@@ -47,6 +47,25 @@ pub(crate) fn check_is_file(option: &'static str, path: Option<&Path>) -> Result
     Ok(())
 }
 
+/// Of `--report`, where what `--json` would print goes apart from what a command prints: refuses what cannot be written, and removes what an earlier
+/// run has left, which would be taken for this one's where there is nothing to report.
+pub(crate) fn begin_report(path: Option<&Path>, read: &[PathBuf]) -> Result<(), CliError> {
+    check_is_file("--report", path)?;
+    check(&[("--report", path)], read)?;
+    drop(path.filter(|path| path.is_file()).map(std::fs::remove_file));
+    Ok(())
+}
+
+/// Writes it. The command has ended, and its exit code is ours: what cannot be written is said, and no failure.
+pub(crate) fn report(path: Option<&Path>, told: &impl serde::Serialize, ui: &Ui) -> Result<(), CliError> {
+    let Some(path) = path else { return Ok(()) };
+    let text = serde_json::to_string(told).map_err(|problem| CliError::failure("--report", problem))?;
+    if let Err(problem) = write(path, text + "\n") {
+        ui.say(&format!("forerun: --report: {problem}"));
+    }
+    Ok(())
+}
+
 /// Refuses `--json` beside rows of CSV that go to stdout too.
 pub(crate) fn check_csv(csv: Option<&Path>, ui: &Ui) -> Result<(), CliError> {
     match csv {

@@ -92,14 +92,18 @@ impl Assumed {
                 "Assumed: {device}, scheduler {scheduler} ({}). --device and --scheduler say otherwise.",
                 self.likeness.why
             )),
-            (true, false) => {
-                Some(format!("Assumed: {device} ({}). --device says otherwise.", self.likeness.why))
-            }
+            (true, false) => self.of_device(device),
             (false, true) => Some(format!(
                 "Assumed: scheduler {scheduler}, as a current Linux has it before such a device. --scheduler says otherwise."
             )),
             (false, false) => None,
         }
+    }
+
+    /// The same of the device alone, where nothing depends on a scheduler.
+    pub fn of_device(&self, device: &str) -> Option<String> {
+        let sentence = || format!("Assumed: {device} ({}). --device says otherwise.", self.likeness.why);
+        self.device_is_assumed().then(sentence)
     }
 }
 

@@ -90,6 +90,9 @@ pub(crate) struct TryArgs {
     /// Write a self-contained HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write what --json would print to this file when the command has ended, apart from what that prints itself
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// Simulate on this preset or preset file (forerun device list, forerun device measure) instead of what is assumed of this
     /// machine's device. A preset, or a file of another machine, is read as a current Linux reads it
     #[arg(long, value_name = "DEVICE")]
@@ -143,7 +146,9 @@ pub(crate) struct AdviseArgs {
 /// Records a command and says what would help it.
 pub(crate) fn attempt(args: &TryArgs, ui: &Ui) -> Result<(), CliError> {
     let read: Vec<PathBuf> = args.device.iter().map(PathBuf::from).collect();
-    outputs::check(&[("--html", args.html.as_deref()), ("--keep", args.keep.as_deref())], &read)?;
+    let (html, keep, report) = (args.html.as_deref(), args.keep.as_deref(), args.report.as_deref());
+    outputs::check(&[("--html", html), ("--keep", keep), ("--report", report)], &read)?;
+    outputs::begin_report(report, &[])?;
     if let Some(kept) = &args.keep {
         super::writing::check_json(kept, ui)?;
         // What cannot be written is not recorded.
@@ -162,7 +167,8 @@ pub(crate) fn attempt(args: &TryArgs, ui: &Ui) -> Result<(), CliError> {
     let words: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let told =
         told(&words.join(" "), &how, &trace, &Manner { on, file_system, halves: false, own: true }, ui)?;
-    show(&told, args.html.as_deref(), ui)?;
+    show(&told, html, ui)?;
+    outputs::report(report, &told, ui)?;
     status.map_or(Ok(()), |status| CliError::command("try", status))
 }
 

@@ -82,6 +82,9 @@ pub(crate) fn explain(args: &ExplainArgs, ui: &Ui) -> Result<(), CliError> {
         let problem = format!("{} chooses no number from a device", args.scheme);
         return Err(CliError::usage("SCHEME", problem, remedy));
     }
+    if let Some(sentence) = assumed.of_device(&spec.device.to_string()) {
+        ui.say(&sentence);
+    }
     if ui.json {
         let numbers =
             explained.into_iter().map(|e| Number { name: e.name, value: e.value, why: e.why }).collect();

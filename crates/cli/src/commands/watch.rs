@@ -179,10 +179,7 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
     let stop =
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
     let folder = args.state.clone().unwrap_or_else(store::default_folder);
-    outputs::check_is_file("--report", args.report.as_deref())?;
-    outputs::check(&[("--report", args.report.as_deref())], &[])?;
-    // Of a run that cannot be watched there is none, and not one of an earlier run.
-    drop(args.report.as_deref().filter(|path| path.is_file()).map(std::fs::remove_file));
+    outputs::begin_report(args.report.as_deref(), &[])?;
     let options = FollowOptions {
         command: args.command.clone(),
         process: None,
@@ -199,14 +196,7 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
     };
     let report = follow::follow(&options, &mut |_| {}).map_err(|error| problem("watch", error))?;
     tell(&report, ui)?;
-    if let Some(path) = &args.report {
-        let text = serde_json::to_string(&RunJson::of(&report));
-        let text = text.map_err(|problem| CliError::failure("--report", problem))? + "\n";
-        // The command has ended, and its exit code is ours.
-        if let Err(problem) = outputs::write(path, text) {
-            ui.say(&format!("forerun: --report: {problem}"));
-        }
-    }
+    outputs::report(args.report.as_deref(), &RunJson::of(&report), ui)?;
     ended("watch", report.ended)
 }
 

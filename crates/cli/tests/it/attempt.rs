@@ -251,13 +251,19 @@ fn a_command_is_tried_and_its_own_status_kept_where_it_can_be_recorded() {
     let file = folder.path().join("data");
     std::fs::write(&file, vec![7; 1 << 20]).expect("written");
     let file = file.to_str().expect("UTF-8");
-    let line = ["try", "--quiet", "--", "sh", "-c", "cat $0 > /dev/null; exit 7", file];
+    let report = folder.path().join("report.json");
+    std::fs::write(&report, "of an earlier run").expect("written");
+    let path = report.to_str().expect("UTF-8");
+    let line = ["try", "--quiet", "--report", path, "--", "sh", "-c", "cat $0 > /dev/null; exit 7", file];
     let done = forerun(&line).output().expect("it runs");
     // Without tracepoints and strace there is nothing to record with, which is code 4.
     let text = String::from_utf8_lossy(&done.stdout);
     match done.status.code() {
-        Some(4) => {}
+        Some(4) => assert!(!report.exists(), "it is of no run"),
         Some(7) => {
+            let told = std::fs::read_to_string(&report).expect("written");
+            let told: serde_json::Value = serde_json::from_str(&told).expect("JSON alone");
+            assert!(told["advice"].is_object(), "{told}");
             assert!(text.contains("Leave it: ") || text.contains("Do this: "), "{text}");
             let said = String::from_utf8_lossy(&done.stderr);
             assert!(!said.contains("the command failed"), "it has said why itself: {said}");
