@@ -214,7 +214,7 @@ docs-check: build ## Whether the figures of virtual time in the docs are what th
 figure-live: build ## Draw the live page of four emulated disks under reads (fio, chromium)
 	PATH="$(CURDIR)/target/release:$$PATH" scripts/figure-live.sh
 
-.PHONY: wheel test-python deb test-deb test-packaging static release bench-python test-ray
+.PHONY: wheel test-python deb test-deb test-units test-packaging static release bench-python test-ray
 
 wheel: deps ## The Python wheel, module and command in one, in out/wheel (maturin, fetched where it is missing)
 	@scripts/wheel.sh release
@@ -237,6 +237,9 @@ deb: build ## The Debian package, in out/deb: command, manual pages, completions
 
 test-packaging: build ## Prometheus rules, Grafana dashboard and Kubernetes example, against the server, promtool and the schema
 	@scripts/test-packaging.py
+
+test-units: build ## The package and its units under a real systemd, started, used, killed and stopped: a Debian 12 in an emulated machine (root, QEMU; six minutes); KERNEL=PACKAGE for another kernel
+	@scripts/units-vm.py $(if $(KERNEL),--kernel $(KERNEL))
 
 test-deb: build ## lintian, the units' exposure, and the package installed, run and purged in a root of its own (root)
 	@scripts/test-deb.sh

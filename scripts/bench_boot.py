@@ -87,10 +87,11 @@ def image(folder):
 
 
 @contextlib.contextmanager
-def machine(vmlinuz, drive):
-    """A machine that boots from a drive, in QEMU's words; what it says comes by its stdout."""
+def machine(vmlinuz, drive, threads="multi"):
+    """A machine that boots from a drive, in QEMU's words; what it says comes by its stdout. With `threads` single its processors take turns: those that run at once now
+    and then fall over each other where tracepoints are put in place."""
     process = subprocess.Popen(
-        ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-smp", "2", "-cpu", "max", "-m", "1024", "-display", "none", "-monitor", "none",
+        ["qemu-system-x86_64", "-accel", f"tcg,thread={threads}", "-smp", "2", "-cpu", "max", "-m", "1024", "-display", "none", "-monitor", "none",
          "-serial", "stdio", "-nic", "none", "-no-reboot", "-kernel", vmlinuz, "-drive", f"if=none,id=disk,format=raw,{drive}",
          "-device", "nvme,drive=disk,serial=disk", "-append", "console=ttyS0 root=/dev/nvme0n1 rw quiet panic=-1 tsc=unstable mitigations=off"],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
