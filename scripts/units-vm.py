@@ -25,7 +25,7 @@ After=multi-user.target
 [Service]
 Type=oneshot
 TimeoutStartSec=infinity
-ExecStart=/root/check.sh
+ExecStart=/srv/check/check.sh
 ExecStopPost=/bin/systemctl poweroff --no-block
 StandardOutput=journal+console
 StandardError=journal+console
@@ -50,8 +50,9 @@ def disk_with(plain, deb, folder):
     mount.mkdir(exist_ok=True)
     run("mount", "-o", "loop", new, mount)
     try:
-        shutil.copyfile(deb, mount / "root/forerun.deb")
-        shutil.copy(SCRIPT, mount / "root/check.sh")
+        (mount / "srv/check").mkdir()
+        shutil.copyfile(deb, mount / "srv/check/forerun.deb")
+        shutil.copy(SCRIPT, mount / "srv/check/check.sh")
         (mount / "etc/systemd/system/check.service").write_text(UNIT)
         (mount / "etc/systemd/system/check.timer").write_text("[Timer]\nOnBootSec=1s\n")
         (mount / "etc/systemd/system/timers.target.wants/check.timer").symlink_to("/etc/systemd/system/check.timer")

@@ -16,7 +16,7 @@ journal_has() { journal "$1" | grep -qE -- "$2"; }
 says() { if until_true journal_has "$2" "$3"; then ok "$1"; else failed "$1" "$(journal "$2" | tail -n 8)"; fi; }
 cold() { sync; echo 3 > /proc/sys/vm/drop_caches; }
 
-check installed dpkg -i /root/forerun.deb
+check installed dpkg -i /srv/check/forerun.deb
 for unit in forerun-watch.service forerun-serve@disk.socket; do
     [ "$(systemctl is-enabled $unit)" = disabled ] && ok "$unit is not enabled" || failed "$unit is not enabled" "$(systemctl is-enabled $unit)"
 done
@@ -33,12 +33,12 @@ check "socket enabled" systemctl enable --now forerun-serve@disk.socket
 check "the first client starts it" nbdinfo --size "$uri"
 [ "$(nbdcopy "$uri" - | sha256sum)" = "$sum" ] && ok "what is read is what is there" || failed "what is read is what is there"
 check "it is active" systemctl is-active forerun-serve@disk.service
-head -c 64M /dev/urandom > /root/new.img
-check "it is written" nbdcopy --flush /root/new.img "$uri"
+head -c 64M /dev/urandom > /srv/check/new.img
+check "it is written" nbdcopy --flush /srv/check/new.img "$uri"
 check "it answers to ctl" forerun ctl stats --control /run/forerun-disk/control
 systemctl kill -s KILL forerun-serve@disk.service
 until_true sh -c '! systemctl is-active -q forerun-serve@disk.service'
-[ "$(nbdcopy "$uri" - | sha256sum)" = "$(sha256sum < /root/new.img)" ] && ok "after SIGKILL the next client finds what was written" ||
+[ "$(nbdcopy "$uri" - | sha256sum)" = "$(sha256sum < /srv/check/new.img)" ] && ok "after SIGKILL the next client finds what was written" ||
     failed "after SIGKILL the next client finds what was written" "$(journal forerun-serve@disk.service | tail -n 5)"
 check "journal has the export's name" sh -c 'until journalctl --quiet -o cat FORERUN_EXPORT=disk | grep -q .; do sleep 0.2; [ $((n=${n:-0}+1)) -lt 100 ]; done'
 check "it ends in time" timeout 25 systemctl stop forerun-serve@disk.socket forerun-serve@disk.service
@@ -49,22 +49,22 @@ check "it ends in time" timeout 25 systemctl stop forerun-serve@disk.socket fore
 before=$(cat /sys/block/nvme0n1/queue/read_ahead_kb)
 check "watch starts" systemctl start forerun-watch
 says "watch says that it does" forerun-watch '^forerun: watching'
-head -c 48M /dev/zero > /root/stride
+head -c 48M /dev/zero > /srv/check/stride
 cold
 python3 - << 'PY'
 import os, time
-f = os.open("/root/stride", os.O_RDONLY)
+f = os.open("/srv/check/stride", os.O_RDONLY)
 for at in range(0, 48 << 20, 98304):
     os.pread(f, 16384, at)
     time.sleep(0.01)
 PY
 says "a stride is read ahead of" forerun-watch 'pid [0-9]+ +python3 .*: read ahead of'
-mkdir /root/many
-for n in $(seq 400); do head -c 16384 /dev/zero > /root/many/$n; done
-printf '#!/bin/sh\ncat /root/many/* > /dev/null\n' > /usr/local/bin/nightly
+mkdir /srv/check/many
+for n in $(seq 400); do head -c 16384 /dev/zero > /srv/check/many/$n; done
+printf '#!/bin/sh\ncat /srv/check/many/* > /dev/null\n' > /usr/local/bin/nightly
 chmod +x /usr/local/bin/nightly
 cold
-reads="cat /root/many/1 /root/many/2 /root/stride"
+reads="cat /srv/check/many/1 /srv/check/many/2 /srv/check/stride"
 check "a command is recorded beside it" sh -c "forerun watch -- $reads > /dev/null"
 cold
 $reads > /dev/null
