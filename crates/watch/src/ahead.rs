@@ -33,7 +33,7 @@ use std::fs;
 use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -318,11 +318,11 @@ impl Ahead {
         if volume.finds_by_inode() {
             return Some(volumes::identify(volume, file.inode, None)?.state.size);
         }
-        let paths: BTreeSet<String> =
+        let paths: BTreeSet<PathBuf> =
             names::open_files(thread, &BTreeSet::from([file])).into_iter().map(|(_, path)| path).collect();
         // Of several subvolumes it may have a file of this number in each.
         let path = paths.first().filter(|_| paths.len() == 1)?;
-        let path: Arc<Path> = Path::new(path).into();
+        let path: Arc<Path> = path.as_path().into();
         // A reader that sees other mounts may mean another file by it.
         if names::Mounts::of_this_process().device(&path) != Some((file.major, file.minor)) {
             return None;

@@ -248,7 +248,7 @@ impl Collector {
 
     fn keep(&mut self, process: u32, thread: u32, time: u64, event: Event) {
         if self.not_us.is_some() && matches!(event, Event::Pages { .. }) && self.asked.insert(thread) {
-            let name = std::fs::read_to_string(format!("/proc/{process}/task/{thread}/comm"));
+            let name = sys::text(format!("/proc/{process}/task/{thread}/comm"));
             let named = name.map(|name| (0, thread, Life::Named(name.trim_end().to_owned())));
             self.lives.extend(named);
         }
@@ -472,7 +472,8 @@ impl Collect for Collector {
     /// Paths of files that a process has open while it still runs.
     fn look(&mut self) {
         for (process, wanted) in std::mem::take(&mut self.to_look).into_iter().take(LOOKS_MAX) {
-            self.paths.extend(names::open_files(process, &wanted));
+            let text = |(file, path): (FileId, PathBuf)| (file, path.to_string_lossy().into_owned());
+            self.paths.extend(names::open_files(process, &wanted).into_iter().map(text));
         }
         let horizon = std::mem::replace(&mut self.lines.horizon, sys::now());
         self.write_lines(horizon);

@@ -188,7 +188,7 @@ pub fn key_of_process(pid: u32) -> Option<Key> {
 /// # Errors
 /// [`FollowError::Record`] where the kernel or a privilege is missing, or the command cannot be started.
 pub fn follow(options: &FollowOptions, progress: &mut dyn FnMut(Progress)) -> Result<Report, FollowError> {
-    let begun = Begun { at: Instant::now(), read: sys::children_read() };
+    let begun = Begun::now(options);
     let known = what_is_known(options);
     let mut decision = decision(options, known.known.as_ref());
     let first = (!decision.leaves_alone()).then(attached::begin);
@@ -229,9 +229,21 @@ struct Begun {
     at: Instant,
     /// Bytes that children had devices read.
     read: u64,
+    /// Processor time that was used before, ns: none of the run of a command, for which alone we are here.
+    cpu: u64,
 }
 
 impl Begun {
+    fn now(options: &FollowOptions) -> Self {
+        let cpu = options.process.as_ref().map_or(0, |_| sys::own_cpu());
+        Self { at: Instant::now(), read: sys::children_read(), cpu }
+    }
+
+    /// Processor time that was used since; of a daemon all of it, whatever it did meanwhile.
+    fn cpu(&self) -> u64 {
+        sys::own_cpu().saturating_sub(self.cpu)
+    }
+
     /// How long it took, and what it loaded beside `pages` that were loaded for it.
     fn timed(&self, pages: u64) -> Timed {
         let elapsed = u64::try_from(self.at.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -300,7 +312,7 @@ fn leave_alone(
         estimated: false,
         unnamed: Vec::new(),
         all_followed: true,
-        cpu: sys::own_cpu(),
+        cpu: begun.cpu(),
         lost: 0,
         touches: true,
         looked_for: false,
@@ -369,7 +381,7 @@ fn watched(
         estimated: estimate.is_some(),
         unnamed,
         all_followed,
-        cpu: sys::own_cpu(),
+        cpu: begun.cpu(),
         lost,
         touches,
         looked_for: by_frames,

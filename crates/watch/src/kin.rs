@@ -12,6 +12,7 @@
 //! ```
 
 use crate::ring::{Ring, Wanted};
+use crate::sys;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -60,7 +61,7 @@ fn children_by_parent(parent: u32) -> BTreeSet<u32> {
     let names = fs::read_dir("/proc").into_iter().flatten().flatten();
     let all = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let is_child = |pid: &u32| {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let status = sys::text(format!("/proc/{pid}/status")).unwrap_or_default();
         let of = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok());
         of == Some(parent)
     };

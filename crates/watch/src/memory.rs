@@ -3,6 +3,7 @@
 //! Pages of files are charged to the cgroup of whoever loads them, so its limit is the budget. Both generations of
 //! cgroups are read, up to the root; where nothing limits, the machine's `MemAvailable` does.
 
+use crate::sys;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -26,13 +27,13 @@ pub fn available() -> u64 {
 /// The tightest limit of this process's cgroups.
 #[must_use]
 pub fn cgroup() -> Option<Limit> {
-    of_text(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default())
+    of_text(&sys::text("/proc/self/cgroup").unwrap_or_default())
 }
 
 /// Pages of files that this process's cgroup had, lost and loaded again, and the bytes of its limit; `None` where it has no limit of its own: what
 /// many share is lost and loaded again for many reasons.
 pub(crate) fn came_back() -> Option<(u64, u64)> {
-    let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let text = sys::text("/proc/self/cgroup").unwrap_or_default();
     let folder = charged(&text)?;
     let own = [FIRST, SECOND].iter().find_map(|names| limit(&folder, names))?;
     came_back_of(&folder, own.limit)
@@ -45,12 +46,12 @@ fn came_back_of(folder: &Path, limit: u64) -> Option<(u64, u64)> {
 
 /// The tightest limit of another process, which pays for what the kernel reads ahead of it, and the folder of the cgroup whose limit it is.
 pub(crate) fn cgroup_of(pid: u32) -> Option<(PathBuf, Limit)> {
-    tightest(&fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default())
+    tightest(&sys::text(format!("/proc/{pid}/cgroup")).unwrap_or_default())
 }
 
 /// The cgroup of a process or thread that its memory is charged to, as a folder.
 pub(crate) fn folder_of(pid: u32) -> Option<PathBuf> {
-    charged(&fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default())
+    charged(&sys::text(format!("/proc/{pid}/cgroup")).unwrap_or_default())
 }
 
 /// Where there are cgroups of both generations, memory is charged in the one that names it.

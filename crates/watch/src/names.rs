@@ -8,8 +8,10 @@
 use forerun_trace::assemble::FileId;
 use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags, statx};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Read as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -62,23 +64,28 @@ pub(crate) struct Mounts(Vec<Mount>);
 impl Mounts {
     /// As they are now; none where `/proc` is not there.
     pub(crate) fn of_this_process() -> Self {
-        Self::parse(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
+        Self::parse(fs::read("/proc/self/mountinfo").unwrap_or_default())
     }
 
-    pub(crate) fn parse(text: &str) -> Self {
-        let mount = |line: &str| {
-            let mut fields = line.split(' ');
-            let id = fields.next()?.parse().ok()?;
-            let mut fields = fields.skip(1);
-            let (major, minor) = fields.next()?.split_once(':')?;
-            let at = unescaped(fields.nth(1)?).into();
-            let mut about = line.split_once(" - ")?.1.split(' ');
-            let kind = about.next()?.to_owned();
-            let mut options = about.nth(1).unwrap_or_default().split(',');
-            let subvolume = options.find_map(|option| option.strip_prefix("subvolid=")?.parse().ok());
-            Some(Mount { major: major.parse().ok()?, minor: minor.parse().ok()?, at, kind, id, subvolume })
+    /// Of the bytes of a list: places may have names that are no text.
+    pub(crate) fn parse(list: impl AsRef<[u8]>) -> Self {
+        let mount = |line: &[u8]| {
+            let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
+            let text = |at: usize| std::str::from_utf8(fields.get(at)?).ok();
+            let (major, minor) = text(2)?.split_once(':')?;
+            // Behind the options of the mount come fields that there need not be, and a dash.
+            let dash = 6 + fields.get(6..)?.iter().position(|field| *field == b"-")?;
+            let mut options = text(dash + 3).unwrap_or_default().split(',');
+            Some(Mount {
+                id: text(0)?.parse().ok()?,
+                major: major.parse().ok()?,
+                minor: minor.parse().ok()?,
+                at: unescaped(fields[4]).into(),
+                kind: text(dash + 1)?.to_owned(),
+                subvolume: options.find_map(|option| option.strip_prefix("subvolid=")?.parse().ok()),
+            })
         };
-        Self(text.lines().filter_map(mount).collect())
+        Self(list.as_ref().split(|&byte| byte == b'\n').filter_map(mount).collect())
     }
 
     /// All of them, the outer before the inner.
@@ -123,27 +130,28 @@ impl Mounts {
     }
 }
 
-/// `\040` and its kin as the characters they stand for.
-fn unescaped(text: &str) -> String {
-    let mut parts = text.split('\\');
-    let mut plain = parts.next().unwrap_or_default().to_owned();
+/// `\040` and its kin as the bytes they stand for.
+fn unescaped(name: &[u8]) -> OsString {
+    let mut parts = name.split(|&byte| byte == b'\\');
+    let mut plain = parts.next().unwrap_or_default().to_vec();
     for part in parts {
-        match part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+        let digits = part.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
             Some(byte) => {
-                plain.push(char::from(byte));
-                plain.push_str(&part[3..]);
+                plain.push(byte);
+                plain.extend_from_slice(&part[3..]);
             }
             None => {
-                plain.push('\\');
-                plain.push_str(part);
+                plain.push(b'\\');
+                plain.extend_from_slice(part);
             }
         }
     }
-    plain
+    OsString::from_vec(plain)
 }
 
 /// The path of an open file of a process, if it is one of `wanted`; all of those found.
-pub(crate) fn open_files(process: u32, wanted: &BTreeSet<FileId>) -> Vec<(FileId, String)> {
+pub(crate) fn open_files(process: u32, wanted: &BTreeSet<FileId>) -> Vec<(FileId, PathBuf)> {
     let Ok(folder) = fs::read_dir(format!("/proc/{process}/fd")) else { return Vec::new() };
     let mut found = Vec::new();
     for entry in folder.flatten().take(OPEN_MAX) {
@@ -153,9 +161,11 @@ pub(crate) fn open_files(process: u32, wanted: &BTreeSet<FileId>) -> Vec<(FileId
         // The device may have another number here (btrfs), so the inode decides among the few that are wanted.
         if let Some(&file) = wanted.iter().find(|file| file.inode == data.stx_ino && is_file)
             && let Ok(path) = fs::read_link(entry.path())
-            && let Some(path) = path.to_str().filter(|path| path.starts_with('/'))
+            && path.is_absolute()
         {
-            found.push((file, path.trim_end_matches(" (deleted)").to_owned()));
+            let name = path.as_os_str().as_bytes();
+            let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
+            found.push((file, OsStr::from_bytes(name).into()));
         }
     }
     found
@@ -164,10 +174,10 @@ pub(crate) fn open_files(process: u32, wanted: &BTreeSet<FileId>) -> Vec<(FileId
 /// Whether a process has mapped a file, as far as its list of mappings is looked at.
 pub(crate) fn is_mapped(process: u32, file: FileId) -> bool {
     let Ok(maps) = fs::File::open(format!("/proc/{process}/maps")) else { return false };
-    let mut text = String::new();
-    // What is cut in the midst of a letter is not looked at.
-    let _ = maps.take(MAPS_MAX).read_to_string(&mut text);
-    has_mapping(&text, file)
+    let mut text = Vec::new();
+    let _ = maps.take(MAPS_MAX).read_to_end(&mut text);
+    // Names of files need not be text, and are not looked at.
+    has_mapping(&String::from_utf8_lossy(&text), file)
 }
 
 /// Whether the text of a list of mappings has one of a file.
@@ -327,6 +337,25 @@ mod tests {
         assert_eq!(mounts.places(0, 40).collect::<Vec<_>>(), [Path::new("/srv/a b")]);
         assert_eq!(mounts.subvolumes((0, 40)), BTreeMap::from([(257, Path::new("/srv/a b"))]));
         assert!(mounts.subvolumes((254, 0)).is_empty());
+    }
+
+    #[test]
+    fn a_place_whose_name_is_no_text_hides_no_other() {
+        let list = b"22 1 254:0 / / rw - ext4 /dev/root rw\n23 22 0:40 / /srv/a\xff\\040b rw master:1 - tmpfs none\xfe rw\n24 22 254:3 / /last rw - xfs x rw\n";
+        let mounts = Mounts::parse(list);
+        let place = OsStr::from_bytes(b"/srv/a\xff b");
+        assert_eq!(mounts.all().len(), 3, "{mounts:?}");
+        assert_eq!(
+            (mounts.device(Path::new(place)), mounts.kind(Path::new("/last/x"))),
+            (Some((0, 40)), Some("xfs"))
+        );
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join(OsStr::from_bytes(b"b\xffd"));
+        fs::write(&path, b"1").expect("room on disk");
+        let file = fs::File::open(&path).expect("just written");
+        let inode = file.metadata().expect("open").ino();
+        let wanted = FileId { major: 0, minor: 0, inode };
+        assert_eq!(open_files(std::process::id(), &BTreeSet::from([wanted])), [(wanted, path)]);
     }
 
     #[test]

@@ -5,10 +5,10 @@
 //! when the figures are, of so many files at a time. Of a file that is gone, or that no number opens, the rest does not count.
 
 use crate::reads::Sight;
+use crate::sys;
 use crate::volumes::{self, Volumes};
 use forerun_trace::assemble::FileId;
 use std::collections::{BTreeMap, VecDeque};
-use std::fs;
 use std::ops::Range;
 use std::os::fd::AsFd as _;
 
@@ -17,7 +17,7 @@ const PROCESSES_MAX: usize = 4_096;
 /// Programs that are told apart.
 const PROGRAMS_MAX: usize = 64;
 /// The name of a program that ended before its name was asked for.
-const ENDED: &str = "(ended)";
+pub(crate) const ENDED: &str = "(ended)";
 /// The name of all others.
 const OTHERS: &str = "(others)";
 /// Files whose ends matter at most; then all are forgotten.
@@ -189,12 +189,13 @@ impl Programs {
 
 /// Its name as the kernel has it, of 15 letters.
 pub(crate) fn name_of(pid: u32) -> String {
-    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+    sys::text(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     const FILE: FileId = FileId { major: 254, minor: 1, inode: 12 };
 

@@ -14,7 +14,7 @@
 use crate::follow::{self, Decision, FollowError, FollowOptions, Process, Report};
 use crate::payers::Charge;
 use crate::pressure::Gate;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 use crate::unit::{self, Unit};
 use crate::volumes::Volumes;
 use crate::worth;
@@ -36,6 +36,9 @@ const PROCESS_MAX: Duration = Duration::from_secs(120);
 
 /// Runs that are followed at once: each has rings of its own.
 pub(crate) const RUNS_MAX: usize = 4;
+
+/// Programs of which is said that what is kept of them is damaged.
+const DAMAGED_MAX: usize = 1_024;
 
 /// A run of a known program.
 #[derive(Clone, Debug)]
@@ -76,6 +79,8 @@ pub(crate) struct Runs {
     stop: Arc<AtomicBool>,
     observe: bool,
     units: Vec<Unit>,
+    /// Keys of programs of which was said that what is kept of them is damaged.
+    damaged: BTreeSet<String>,
     /// Those that are followed: which of the units each is, its process, and who follows it.
     threads: Vec<(Option<usize>, u32, JoinHandle<()>)>,
     tell: Sender<Run>,
@@ -94,7 +99,8 @@ impl Runs {
     ) -> Self {
         let (tell, told) = channel();
         let charge = charge.clone();
-        Self { store, devices, gate, charge, stop, observe, units, threads: Vec::new(), tell, told }
+        let (damaged, threads) = (BTreeSet::new(), Vec::new());
+        Self { store, devices, gate, charge, stop, observe, units, damaged, threads, tell, told }
     }
 
     /// The daemon begins; what is to be told of the boot, if that was named, is not over, and is not followed for the second time: a daemon that
@@ -126,8 +132,12 @@ impl Runs {
         }
         let unit = unit::begun(pid, &self.units);
         let key = unit.map_or_else(|| follow::key_of_process(pid), |at| Some(self.units[at].key()))?;
-        // What is damaged is recorded anew: of a unit now, of a program by the next run under `watch -- COMMAND`.
-        let known = self.store.load(&key).ok().flatten();
+        let known = match self.store.load(&key) {
+            Ok(known) => known,
+            // What is damaged is recorded anew: of a unit now, of a program by the next run under `watch -- COMMAND`.
+            Err(_) if unit.is_some() => None,
+            Err(problem) => return self.damaged(pid, &key, &problem),
+        };
         // One whose process has ended is being kept, while the next of its unit may begin.
         let goes_on = unit.is_some() && self.threads.iter().any(|(of, pid, _)| *of == unit && is_there(*pid));
         if goes_on || self.threads.len() >= RUNS_MAX || is_followed_already(pid) {
@@ -140,6 +150,16 @@ impl Runs {
         };
         let process = Process { pid, devices: self.devices.clone(), most: PROCESS_MAX };
         Some(self.begin(unit, process, program, key, known))
+    }
+
+    /// What is kept of a program cannot be read, and it is not read ahead of: that is to be told, once.
+    fn damaged(&mut self, pid: u32, key: &Key, problem: &StoreError) -> Option<Run> {
+        let Key::Program { path, .. } = key else { return None };
+        if self.damaged.len() >= DAMAGED_MAX || !self.damaged.insert(key.file_name()) {
+            return None;
+        }
+        let what = format!("not read ahead of: {problem}, by `forerun watch -- COMMAND`");
+        Some(Run { pid, program: path.clone(), what: RunWhat::Failed(what) })
     }
 
     /// Follows a run, unless only observing; what is to be told of it.
@@ -279,6 +299,14 @@ mod tests {
             drop(end);
             runs.finish();
             assert!(runs.started(child.id()).is_some(), "it is over");
+            let key = follow::key_of_process(child.id()).expect("it goes on");
+            let path = runs.store.path(&key);
+            let kept = fs::read(&path).expect("kept");
+            fs::write(&path, &kept[..kept.len() - 1]).expect("room");
+            let told = runs.started(child.id()).expect("it is said").what;
+            let RunWhat::Failed(problem) = told else { panic!("{told:?}") };
+            assert!(problem.contains("sleep") && problem.contains("record again"), "{problem}");
+            assert!(runs.started(child.id()).is_none(), "once");
         }
         child.kill().and_then(|()| child.wait()).expect("ours");
     }

@@ -308,6 +308,11 @@ pub(crate) fn cached(file: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Resul
     if result == 0 { Ok(stat[0]) } else { Err(io::Error::last_os_error()) }
 }
 
+/// A text of the kernel's. Names of others in it, of programs and of files, need not be text: what is none of theirs is marked, and hides nothing else.
+pub(crate) fn text(path: impl AsRef<Path>) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&std::fs::read(path)?).into_owned())
+}
+
 /// Processor time that this process has used, nanoseconds.
 pub(crate) fn own_cpu() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

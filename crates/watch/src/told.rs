@@ -30,9 +30,10 @@ pub struct Said {
 impl Said {
     /// A decision in words that need the process: its name, and the file's.
     pub(crate) fn of(pid: u32, file: FileId, why: Why) -> Self {
-        let program = programs::name_of(pid);
+        let name = programs::name_of(pid);
+        let program = if name.is_empty() { programs::ENDED.to_owned() } else { name };
         let wanted = BTreeSet::from([file]);
-        let path = names::open_files(pid, &wanted).pop().map(|(_, path)| path.into());
+        let path = names::open_files(pid, &wanted).pop().map(|(_, path)| path);
         Self { pid, program, file: path.unwrap_or_default(), why }
     }
 }

@@ -113,7 +113,7 @@ fn root() -> Result<PathBuf, TracefsError> {
 }
 
 fn look_for_root() -> Result<PathBuf, TracefsError> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mounts = crate::sys::text("/proc/self/mounts").unwrap_or_default();
     let places = PLACES.iter().map(PathBuf::from).chain(mounted(&mounts));
     let mut denied = None;
     for place in places {

@@ -10,6 +10,7 @@
 //!                                       └─ no: a program alone      └─ no: a start of the unit
 //! ```
 
+use crate::sys;
 use forerun_manifest::Key;
 use std::fs;
 use std::path::Path;
@@ -143,7 +144,7 @@ pub(crate) fn begun(pid: u32, units: &[Unit]) -> Option<usize> {
     if units.is_empty() {
         return None;
     }
-    let text = |pid: u32| fs::read_to_string(format!("/proc/{pid}/cgroup")).ok();
+    let text = |pid: u32| sys::text(format!("/proc/{pid}/cgroup")).ok();
     let own = text(pid)?;
     let at = units.iter().position(|unit| unit.holds(&own))?;
     let parent = parent_of(pid).and_then(text).unwrap_or_default();
@@ -157,7 +158,7 @@ pub(crate) fn boot_id() -> Option<String> {
 }
 
 fn first_process() -> Option<String> {
-    fs::read_to_string(format!("/proc/{FIRST_PROCESS}/stat")).ok()
+    sys::text(format!("/proc/{FIRST_PROCESS}/stat")).ok()
 }
 
 /// When a process began, by its `stat`, in ticks since the machine's start. Behind the name, which may hold anything, the twentieth word is the 22nd field.
@@ -176,7 +177,7 @@ fn age(stat: &str, uptime: &str, ticks: u64) -> Option<Duration> {
 
 /// Who has started a process.
 pub(crate) fn parent_of(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let status = sys::text(format!("/proc/{pid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
 }
 

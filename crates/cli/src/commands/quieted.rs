@@ -89,8 +89,9 @@ impl Off {
 
 /// When a process began, as the kernel counts it; none where it is gone, or dead and only not yet buried.
 fn begun(processes: &Path, process: &str) -> Option<String> {
-    let stat = std::fs::read_to_string(processes.join(process).join("stat")).ok()?;
-    // A program's name may have blanks and brackets in it; what follows has none.
+    let stat = std::fs::read(processes.join(process).join("stat")).ok()?;
+    // A program's name may have blanks and brackets in it, and what is no text; what follows has none.
+    let stat = String::from_utf8_lossy(&stat);
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;
     (!matches!(state, "Z" | "X")).then(|| fields.nth(18).map(str::to_owned))?

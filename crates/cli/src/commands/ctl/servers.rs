@@ -42,7 +42,9 @@ pub(super) fn of_this_user() -> Result<Vec<PathBuf>, CliError> {
 
 /// Control sockets that processes of this program listen on, as far as this user may see.
 fn listened_on(proc: &Path) -> Vec<PathBuf> {
-    let text = std::fs::read_to_string(proc.join("net/unix")).unwrap_or_default();
+    // A path of somebody's that is no text hides no other.
+    let text = std::fs::read(proc.join("net/unix")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
     let listening: BTreeMap<u64, &str> = text.lines().filter_map(listener).collect();
     if listening.is_empty() {
         return Vec::new();

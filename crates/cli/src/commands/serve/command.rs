@@ -244,7 +244,8 @@ fn parents() -> Vec<(u32, u32)> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let parent = |entry: std::fs::DirEntry| {
         let process = entry.file_name().to_str()?.parse().ok()?;
-        parent_in(&std::fs::read_to_string(entry.path().join("stat")).ok()?).map(|parent| (process, parent))
+        let stat = std::fs::read(entry.path().join("stat")).ok()?;
+        parent_in(&String::from_utf8_lossy(&stat)).map(|parent| (process, parent))
     };
     processes.filter_map(parent).collect()
 }
