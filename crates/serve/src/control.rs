@@ -273,7 +273,7 @@ pub fn ask(path: &Path, request: &Order) -> Result<Value, ServeError> {
     let failed = |source| ServeError::File {
         path: path.into(),
         source,
-        remedy: " (is it the control socket of a server that runs? --control names it)",
+        remedy: " (does a server, or a daemon, run that has this socket? Of a server it is what it was given as --control, of a daemon as --http)",
     };
     let mut stream = UnixStream::connect(path).map_err(failed)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;

@@ -33,7 +33,8 @@ pub struct Counts {
     pub prefetched_in_flight: u64,
 }
 
-/// First decisions of a layer that a report keeps: how its scheme came to where it is.
+/// First decisions of a layer that a report keeps, of those that hold for all and of those that hold for one file, stream or reader: how its scheme came
+/// to where it is.
 pub const DECISIONS_FIRST: usize = 8;
 /// Last decisions that it keeps.
 pub const DECISIONS_LAST: usize = 24;
@@ -61,7 +62,7 @@ pub struct LayerReport {
     /// Gauges of the scheme over virtual time, where it has any that are worth it (`flashy`); only in the top layer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub curves: Vec<Curve>,
-    /// Turns of the scheme's switches, oldest first: the first [`DECISIONS_FIRST`] and the last [`DECISIONS_LAST`]. `turn`
+    /// Turns of the scheme's switches, oldest first: the first [`DECISIONS_FIRST`] and the last [`DECISIONS_LAST`] of those that hold for all, and as many of the others. `turn`
     /// tells how many lie between.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub decisions: Vec<Told>,

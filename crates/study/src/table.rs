@@ -177,7 +177,7 @@ fn cells(run: &RunReport, group: &[&RunReport], fastest: f64) -> Vec<String> {
     }
     vec![
         run.scheme.clone(),
-        human::rate(run.throughput_bytes_per_s),
+        words::rate(run),
         bar(run.throughput_bytes_per_s, fastest),
         words::speedup(run, group).map_or_else(|| "–".into(), human::times),
         human::duration(human::float(run.elapsed_ns)),
@@ -206,7 +206,7 @@ fn stream_cells(run: &RunReport) -> [String; 3] {
 fn bound_cells(run: &RunReport, group: &[&RunReport]) -> Vec<String> {
     let mut cells = vec![
         run.scheme.clone(),
-        human::rate(run.throughput_bytes_per_s),
+        words::rate(run),
         String::new(),
         words::speedup(run, group).map_or_else(|| "–".into(), human::times),
         human::duration(human::float(run.elapsed_ns)),

@@ -39,7 +39,18 @@ pub fn is_baseline(run: &RunReport) -> bool {
 /// Throughput relative to the run without prefetching of the same input, where there is one.
 pub fn speedup(run: &RunReport, group: &[&RunReport]) -> Option<f64> {
     let none = group.iter().find(|other| other.spec.scheme == *"none")?;
-    (none.throughput_bytes_per_s > 0.0).then(|| run.throughput_bytes_per_s / none.throughput_bytes_per_s)
+    let known = none.throughput_bytes_per_s > 0.0 && !takes_no_time(run);
+    known.then(|| run.throughput_bytes_per_s / none.throughput_bytes_per_s)
+}
+
+/// Whether nothing of it is known to take time: of what a device does at once, `bound` can prove nothing.
+fn takes_no_time(run: &RunReport) -> bool {
+    run.elapsed_ns == 0 && run.throughput_bytes_per_s == 0.0 && run.bytes_requested > 0
+}
+
+/// Its throughput, for people; a dash where it takes no time.
+pub fn rate(run: &RunReport) -> String {
+    if takes_no_time(run) { "–".into() } else { human::rate(run.throughput_bytes_per_s) }
 }
 
 /// The runs in order, cut into groups of one input (or one device of a trace), one pair of caches and one seed each.
@@ -71,6 +82,11 @@ pub fn verdict(group: &[&RunReport]) -> Verdict {
     let headline = if sooner(best, group).is_some() { answered(best, group) } else { headline(best, group) };
     let mut details = Vec::new();
     details.extend(found_sentence(group));
+    if group.iter().any(|run| run.scheme == "bound" && takes_no_time(run)) {
+        details.push(
+            "bound proves nothing here: of no part of the work it is certain that it takes time.".into(),
+        );
+    }
     details.extend(latency_sentence(best, group));
     // A single run has it above its reasons.
     let several = group.len() > 1;
@@ -475,6 +491,17 @@ mod tests {
         near.share_of_clairvoyant = Some(0.97);
         let leave = to_do(&[near, run("x", "asp", 10)]);
         assert!(leave.contains("hardly faster") && !leave.contains("foreseen by"), "{leave}");
+    }
+
+    #[test]
+    fn a_bound_that_takes_no_time_is_no_row_of_zeros() {
+        let mut bound = run("x", "bound", 1);
+        (bound.elapsed_ns, bound.throughput_bytes_per_s) = (0, 0.0);
+        let runs = [run("x", "none", 10), bound, run("x", "asp", 20)];
+        let group: Vec<&RunReport> = runs.iter().collect();
+        assert_eq!((rate(&runs[1]).as_str(), speedup(&runs[1], &group)), ("–", None));
+        assert!(said(&runs).details.iter().any(|line| line.starts_with("bound proves nothing here")));
+        assert_eq!(speedup(&runs[2], &group), Some(2.0));
     }
 
     #[test]

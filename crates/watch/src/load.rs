@@ -9,10 +9,16 @@
 use crate::volumes::{self, Volumes};
 use forerun_manifest::manifest::PAGE_BYTES;
 use forerun_manifest::{File, Key, Manifest, Run};
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+/// Parts between holes of a file that are looked for.
+const PARTS_MAX: usize = 65_536;
 
 /// What is to be loaded.
 #[derive(Clone, Debug)]
@@ -67,9 +73,9 @@ impl Files {
             return Err(io::Error::other("not a regular file; name files, as in DIR/*"));
         }
         // Opened once, so that what may not be read is said now and not left out.
-        let data = std::fs::File::open(path)?.metadata()?;
+        let open = std::fs::File::open(path)?;
+        let data = open.metadata()?;
         let path = path.canonicalize()?;
-        let pages = data.len().div_ceil(PAGE_BYTES);
         // Another name of the same file is the same pages.
         if !self.taken.insert((data.dev(), data.ino())) {
             return Ok(());
@@ -82,7 +88,9 @@ impl Files {
                 volume.kind
             )));
         }
-        let within = pages.min(pages_max.saturating_sub(self.pages));
+        let rank = u32::try_from(self.manifest.files.len()).unwrap_or(u32::MAX);
+        let left = pages_max.saturating_sub(self.pages);
+        let (runs, pages, within) = cut(&written(&open, data.len()), left, rank);
         self.pages += pages;
         self.beyond += pages - within;
         if within == 0 {
@@ -96,12 +104,49 @@ impl Files {
             systems.push(entry);
             systems.len() - 1
         });
-        let rank = u32::try_from(self.manifest.files.len()).unwrap_or(u32::MAX);
-        let runs = vec![Run { first: 0, pages: within, rank, seen: 1 }];
         // A few file systems.
         self.manifest.files.push(File { file_system: at as u32, path, runs, ..file });
         Ok(())
     }
+}
+
+/// Runs of the first `left` pages of those that there are, how many there are, and how many those are.
+fn cut(written: &[Range<u64>], left: u64, rank: u32) -> (Vec<Run>, u64, u64) {
+    let (mut runs, mut pages, mut within) = (Vec::new(), 0, 0);
+    for part in written {
+        let whole = part.end - part.start;
+        let taken = whole.min(left.saturating_sub(pages));
+        pages += whole;
+        within += taken;
+        if taken > 0 {
+            runs.push(Run { first: part.start, pages: taken, rank, seen: 1 });
+        }
+    }
+    (runs, pages, within)
+}
+
+/// The pages of a file in which something was written: who reads a hole waits for nothing. All of them where the file system does not tell, and behind the
+/// last part that is looked for.
+fn written(file: &std::fs::File, bytes: u64) -> Vec<Range<u64>> {
+    let mut parts: Vec<Range<u64>> = Vec::new();
+    let mut at = 0;
+    while at < bytes {
+        let data = match seek(file, SeekFrom::Data(at)) {
+            _ if parts.len() >= PARTS_MAX => at,
+            Ok(data) => data,
+            Err(Errno::NXIO) => break,
+            Err(_) => at,
+        };
+        let hole = if parts.len() >= PARTS_MAX { Ok(bytes) } else { seek(file, SeekFrom::Hole(data)) };
+        let end = hole.ok().filter(|&end| end > data).unwrap_or(bytes).min(bytes);
+        let pages = data / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
+        match parts.last_mut().filter(|last| last.end >= pages.start) {
+            Some(last) => last.end = pages.end,
+            None => parts.push(pages),
+        }
+        at = end;
+    }
+    parts
 }
 
 /// Pages that may be in flight, or issued and unread: a quarter of what the cgroup's limit leaves, if it has one.
@@ -119,6 +164,34 @@ pub(crate) fn window_within(limit: Option<crate::memory::Limit>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn holes_are_not_loaded_and_cost_nothing_of_the_budget() {
+        use std::os::unix::fs::FileExt as _;
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let path = root.path().join("sparse");
+        let file = std::fs::File::create(&path).expect("room on disk");
+        file.set_len(16 << 20).expect("a hole");
+        for at in [1 << 20, 9 << 20] {
+            file.write_all_at(&[1; 8192], at).expect("room on disk");
+        }
+        file.sync_all().expect("written");
+        let parts = written(&file, 16 << 20);
+        if parts.len() == 1 && parts[0] == (0..4096) {
+            return; // a file system that does not tell
+        }
+        let pages = parts.iter().map(|part| part.end - part.start).sum::<u64>();
+        // Whatever grain the file system tells them in.
+        assert!(
+            parts.len() == 2 && pages < 1024 && parts[0].contains(&256) && parts[1].contains(&2304),
+            "{parts:?}"
+        );
+        let planned = files(std::slice::from_ref(&path), pages - 1).expect("there");
+        let loaded: u64 = planned.manifest.files[0].runs.iter().map(|run| run.pages).sum();
+        assert_eq!((planned.pages, planned.beyond, loaded), (pages, 1, pages - 1));
+        file.set_len(0).and_then(|()| file.set_len(1 << 20)).expect("nothing but a hole");
+        assert_eq!(files(&[path], 1024).expect("there").pages, 0);
+    }
 
     #[test]
     fn files_are_planned_in_their_order_up_to_the_budget() {

@@ -276,7 +276,7 @@ fn ctl_asks_and_changes_a_running_server_through_the_socket_beside_its_own() {
     assert!(refused.starts_with("forerun: ctl: ") && refused.contains("no scheme is called"), "{refused}");
     assert!(!folder.join("s.ctl").exists() && !folder.join("s").exists(), "the server has tidied up");
     let said = fails(&["ctl", "--control", &format!("{dir}/s.ctl"), "stats"], 1);
-    assert!(said.contains("is it the control socket of a server that runs?"), "{said}");
+    assert!(said.contains("does a server, or a daemon, run that has this socket?"), "{said}");
 }
 
 #[test]

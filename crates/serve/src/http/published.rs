@@ -104,8 +104,7 @@ impl Published {
         let room = (SAMPLES_ALL_MAX / self.exports.len()).clamp(1, SAMPLES_MAX);
         let shown = &mut self.exports[export];
         shown.decisions.extend(&sample.decisions);
-        let too_many = shown.decisions.len().saturating_sub(DECISIONS_MAX);
-        shown.decisions.drain(..too_many);
+        bound(&mut shown.decisions);
         shown.samples.push_back(Arc::new(sample));
         let too_many = shown.samples.len().saturating_sub(room);
         shown.samples.drain(..too_many);
@@ -217,5 +216,17 @@ fn member(about: Option<&MemberAbout>, sums: &MemberSums) -> MemberFigures {
         seeks: sums.seeks,
         busy_ns: sums.busy.0,
         took_ns: sums.took.0,
+    }
+}
+/// Keeps the newest of those that hold for all, and as many of those for single files, streams and readers, which come by the thousand.
+fn bound(decisions: &mut VecDeque<Decision>) {
+    for of_some in [false, true] {
+        let is = |decision: &Decision| decision.of.is_some() == of_some;
+        let mut too_many = decisions.iter().filter(|one| is(one)).count().saturating_sub(DECISIONS_MAX);
+        decisions.retain(|one| {
+            let goes = too_many > 0 && is(one);
+            too_many -= usize::from(goes);
+            !goes
+        });
     }
 }

@@ -238,5 +238,5 @@ fn the_socket_is_its_owners_alone_and_stop_ends_the_server_in_order() {
     assert_eq!(metrics.reads, 1);
     assert!(!control.exists(), "a server cleans up after itself");
     let gone = ask(&control, &Order::Stats).expect_err("nobody there").to_string();
-    assert!(gone.contains("is it the control socket of a server that runs?"), "{gone}");
+    assert!(gone.contains("does a server, or a daemon, run that has this socket?"), "{gone}");
 }

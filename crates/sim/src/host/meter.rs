@@ -22,31 +22,52 @@ const CURVE_EVERY: Nanos = Nanos::from_millis(250);
 /// Between two looks at what the schemes have decided: a scheme keeps what it decides in so long.
 const TURNS_EVERY: Nanos = Nanos::from_millis(100);
 
-/// What the scheme of a layer has decided.
+/// The first decisions, and the last.
 #[derive(Default)]
-pub(super) struct Turns {
+struct Ends {
     first: Vec<Decision>,
     last: VecDeque<Decision>,
+}
+
+impl Ends {
+    fn take(&mut self, decision: Decision) {
+        if self.first.len() < DECISIONS_FIRST {
+            self.first.push(decision);
+            return;
+        }
+        if self.last.len() == DECISIONS_LAST {
+            self.last.pop_front();
+        }
+        self.last.push_back(decision);
+    }
+    fn all(&self) -> impl Iterator<Item = &Decision> {
+        self.first.iter().chain(&self.last)
+    }
+}
+
+/// What the scheme of a layer has decided: for all, and apart from that for single files, streams and readers, which come by the thousand and would
+/// push it out.
+#[derive(Default)]
+pub(super) struct Turns {
+    of_all: Ends,
+    of_some: Ends,
 }
 
 impl Turns {
     /// Takes what is new from a layer; `new` is empty before and after.
     fn take(&mut self, engine: &mut Engine, new: &mut Vec<Decision>) {
         engine.decisions(new);
-        for decision in new.drain(..) {
-            if self.first.len() < DECISIONS_FIRST {
-                self.first.push(decision);
-                continue;
-            }
-            if self.last.len() == DECISIONS_LAST {
-                self.last.pop_front();
-            }
-            self.last.push_back(decision);
-        }
+        new.drain(..).for_each(|decision| self.keep(decision));
     }
-    /// For the report.
+    fn keep(&mut self, decision: Decision) {
+        let ends = if decision.of.is_some() { &mut self.of_some } else { &mut self.of_all };
+        ends.take(decision);
+    }
+    /// For the report, in the order of time.
     pub(super) fn told(&self) -> Vec<Told> {
-        self.first.iter().chain(&self.last).map(Told::from).collect()
+        let mut all: Vec<&Decision> = self.of_all.all().chain(self.of_some.all()).collect();
+        all.sort_by_key(|decision| decision.at);
+        all.into_iter().map(Told::from).collect()
     }
 }
 
@@ -298,5 +319,45 @@ pub(super) fn program_counts(host: Option<&Engine>, array: &Engine) -> Counts {
         prefetched_wasted: above.prefetched_wasted + below.prefetched_wasted,
         prefetched_unused_resident: above.prefetched_unused_resident + below.prefetched_unused_resident,
         prefetched_in_flight: above.prefetched_in_flight + below.prefetched_in_flight,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forerun_core::access::Context;
+    use forerun_core::policy::decisions::{Subject, because};
+    use forerun_core::units::{Block, Extent};
+
+    #[test]
+    fn what_is_decided_for_all_is_not_pushed_out_by_what_is_decided_for_files() {
+        let file = Subject {
+            kind: "file",
+            number: 1,
+            context: Context(0),
+            extent: Extent { start: Block(0), blocks: 1 },
+        };
+        let turn = |at, of, switch| Decision {
+            at: Nanos(at),
+            switch,
+            turn: at,
+            to: "on",
+            on: true,
+            of,
+            reason: "",
+            because: because([]),
+        };
+        let mut turns = Turns::default();
+        for at in 0..1_000 {
+            turns.keep(turn(2 * at, Some(file), "regions"));
+            if at % 400 == 0 {
+                turns.keep(turn(2 * at + 1, None, "auto"));
+            }
+        }
+        let told = turns.told();
+        let (of_all, of_files): (Vec<&Told>, Vec<&Told>) = told.iter().partition(|turn| turn.of.is_none());
+        assert_eq!(of_all.iter().map(|turn| turn.at_ns).collect::<Vec<_>>(), [1, 801, 1601]);
+        assert_eq!(of_files.len(), DECISIONS_FIRST + DECISIONS_LAST);
+        assert!(told.is_sorted_by_key(|turn| turn.at_ns), "in the order of time");
     }
 }

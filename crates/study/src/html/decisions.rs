@@ -5,6 +5,7 @@ use crate::human::{self, float};
 use crate::reasons::{self, Who};
 use forerun_core::policy::decisions::Told;
 use forerun_sim::report::{LayerReport, RunReport};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// The card; nothing where no scheme has turned a switch.
@@ -38,12 +39,13 @@ fn table(index: usize, run: &RunReport, layer: &LayerReport) -> String {
         turns,
         esc(&layer.layer)
     );
-    let mut seen = 0;
+    let (mut before, mut is_said) = (BTreeMap::new(), false);
     for turn in &layer.decisions {
-        text.push_str(&row(turn));
-        seen += 1;
+        // Those that are left out come before the first that is not the next of its switch.
+        let is_next = before.insert(&turn.switch, turn.turn).unwrap_or(0) + 1 == turn.turn;
         let left = reasons::turns(layer).saturating_sub(layer.decisions.len() as u64);
-        if left > 0 && seen == forerun_sim::report::DECISIONS_FIRST {
+        if left > 0 && !is_next && !is_said {
+            is_said = true;
             // Writing to a string cannot fail, here and below.
             let _ = write!(
                 text,
@@ -51,6 +53,7 @@ fn table(index: usize, run: &RunReport, layer: &LayerReport) -> String {
                 human::count(left)
             );
         }
+        text.push_str(&row(turn));
     }
     text.push_str("</tbody></table></div></div>");
     text

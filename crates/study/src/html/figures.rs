@@ -71,7 +71,7 @@ pub(super) fn throughput(group: Group<'_>) -> String {
             Bar {
                 label: group.label(index),
                 share: share(run.throughput_bytes_per_s, full).min(1.0),
-                value: human::rate(run.throughput_bytes_per_s),
+                value: words::rate(run),
                 tip: format!(
                     "{}: {} in {}, {factor} none",
                     run.scheme,

@@ -101,7 +101,7 @@ pub(super) fn simulated(advised: &Advised<'_>, runs: &[RunReport]) -> String {
         let mut cells = vec![
             row.first().cloned().unwrap_or_default(),
             human::duration(float(run.elapsed_ns)),
-            human::rate(run.throughput_bytes_per_s),
+            words::rate(run),
         ];
         // Of `bound` nothing else was counted.
         if run.scheme != "bound" {
@@ -310,7 +310,7 @@ fn got(run: &RunReport, runs: &[&RunReport]) -> Vec<String> {
     let dash = || "–".to_owned();
     let mut cells = vec![
         run.scheme.clone(),
-        human::rate(run.throughput_bytes_per_s),
+        words::rate(run),
         words::speedup(run, runs).map_or_else(dash, human::times),
         run.share_of_clairvoyant.map_or_else(dash, human::percent),
         time(run.elapsed_ns),
