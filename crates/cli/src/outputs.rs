@@ -49,9 +49,9 @@ pub(crate) fn check_is_file(option: &'static str, path: Option<&Path>) -> Result
 
 /// Of `--report`, where what `--json` would print goes apart from what a command prints: refuses what cannot be written, and removes what an earlier
 /// run has left, which would be taken for this one's where there is nothing to report.
-pub(crate) fn begin_report(path: Option<&Path>, read: &[PathBuf]) -> Result<(), CliError> {
+pub(crate) fn begin_report(path: Option<&Path>) -> Result<(), CliError> {
     check_is_file("--report", path)?;
-    check(&[("--report", path)], read)?;
+    check(&[("--report", path)], &[])?;
     drop(path.filter(|path| path.is_file()).map(std::fs::remove_file));
     Ok(())
 }

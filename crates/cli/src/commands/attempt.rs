@@ -148,7 +148,7 @@ pub(crate) fn attempt(args: &TryArgs, ui: &Ui) -> Result<(), CliError> {
     let read: Vec<PathBuf> = args.device.iter().map(PathBuf::from).collect();
     let (html, keep, report) = (args.html.as_deref(), args.keep.as_deref(), args.report.as_deref());
     outputs::check(&[("--html", html), ("--keep", keep), ("--report", report)], &read)?;
-    outputs::begin_report(report, &[])?;
+    outputs::begin_report(report)?;
     if let Some(kept) = &args.keep {
         super::writing::check_json(kept, ui)?;
         // What cannot be written is not recorded.

@@ -132,6 +132,10 @@ fn bar(bytes: u64) -> indicatif::ProgressBar {
 
 fn say(files: &Files, alone: &Alone, start: Instant, ui: &Ui) -> Result<(), CliError> {
     let (elapsed, done) = (start.elapsed(), &alone.done);
+    let limit = memory::cgroup().map(|of| of.limit);
+    if let Some(remark) = beyond_limit(done.pages * PAGE, limit) {
+        ui.say(&remark);
+    }
     if ui.json {
         return ui.print_json(&LoadedJson {
             files: done.files,
@@ -162,6 +166,16 @@ fn say(files: &Files, alone: &Alone, start: Instant, ui: &Ui) -> Result<(), CliE
     }
     line.push('\n');
     ui.print(&line)
+}
+
+/// That not all can still be there, where a budget is larger than the limit of the cgroup.
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+fn beyond_limit(loaded: u64, limit: Option<u64>) -> Option<String> {
+    let limit = limit.filter(|&limit| loaded > limit)?;
+    let [loaded, limit] = [loaded, limit].map(|bytes| human::bytes(bytes as f64));
+    Some(format!(
+        "forerun: {loaded} was loaded where its cgroup may have {limit}: what came first was pushed out; --budget less loads what fits"
+    ))
 }
 
 /// That it may have been in memory, and how fast it was says nothing of the device.
@@ -195,6 +209,13 @@ fn beside(args: &LoadArgs, files: Files, ui: &Ui) -> Result<(), CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_than_the_limit_of_the_cgroup_is_not_said_to_be_in_memory() {
+        let said = beyond_limit(300 << 20, Some(64 << 20)).expect("it cannot be");
+        assert!(said.contains("300 MiB") && said.contains("64.0 MiB"), "{said}");
+        assert_eq!([beyond_limit(1, Some(1)), beyond_limit(1 << 40, None)], [None, None]);
+    }
 
     #[test]
     fn the_bar_can_be_drawn() {

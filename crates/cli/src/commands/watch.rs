@@ -179,7 +179,7 @@ pub(crate) fn run(args: &WatchArgs, ui: &Ui) -> Result<(), CliError> {
     let stop =
         forerun_watch::signals::stop_flag().map_err(|problem| CliError::failure("signals", problem))?;
     let folder = args.state.clone().unwrap_or_else(store::default_folder);
-    outputs::begin_report(args.report.as_deref(), &[])?;
+    outputs::begin_report(args.report.as_deref())?;
     let options = FollowOptions {
         command: args.command.clone(),
         process: None,
