@@ -12,7 +12,6 @@ import pathlib
 import re
 import shutil
 import statistics
-import subprocess
 import time
 
 import bench_boot
@@ -38,21 +37,13 @@ def drop_in():
 
 def with_daemon(disk, forerun, folder):
     """The disk with the daemon on it."""
-    new, mount = folder / "watched.img", folder / "mount"
-    shutil.copyfile(disk, new)
-    run("truncate", "-s", f"{MIB}M", new)
-    subprocess.run(["e2fsck", "-fp", new], check=False, capture_output=True)
-    run("resize2fs", new)
-    mount.mkdir(exist_ok=True)
-    run("mount", "-o", "loop", new, mount)
-    try:
+    new = folder / "watched.img"
+    with bench_boot.larger(disk, new, MIB) as mount:
         run("strip", "-o", mount / "usr/bin/forerun", forerun)
         shutil.copyfile(ROOT / "packaging/forerun-watch.service", mount / UNIT)
         (mount / f"{UNIT}.d").mkdir()
         (mount / f"{UNIT}.d/boot.conf").write_text(drop_in())
         (mount / WANTED).symlink_to(f"/{UNIT}")
-    finally:
-        run("umount", mount)
     return new
 
 

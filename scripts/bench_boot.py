@@ -87,6 +87,22 @@ def image(folder):
 
 
 @contextlib.contextmanager
+def larger(disk, new, mib):
+    """A copy of a disk, of so many MiB, and where it is mounted to have more put on it."""
+    mount = new.parent / "mount"
+    shutil.copyfile(disk, new)
+    run("truncate", "-s", f"{mib}M", new)
+    subprocess.run(["e2fsck", "-fp", new], check=False, capture_output=True)
+    run("resize2fs", new)
+    mount.mkdir(exist_ok=True)
+    run("mount", "-o", "loop", new, mount)
+    try:
+        yield mount
+    finally:
+        run("umount", mount)
+
+
+@contextlib.contextmanager
 def machine(vmlinuz, drive, threads="multi"):
     """A machine that boots from a drive, in QEMU's words; what it says comes by its stdout. With `threads` single its processors take turns: those that run at once now
     and then fall over each other where tracepoints are put in place."""

@@ -16,7 +16,6 @@ import sys
 import tempfile
 
 import bench_boot
-from bench_boot import run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "scripts/units/check.sh"
@@ -42,22 +41,14 @@ def package(binary, folder):
 
 def disk_with(plain, deb, folder):
     """A copy of the disk on which the package lies, and the checks, which begin when it has booted."""
-    new, mount = folder / "units.img", folder / "mount"
-    shutil.copyfile(plain, new)
-    run("truncate", "-s", f"{MIB}M", new)
-    subprocess.run(["e2fsck", "-fp", new], check=False, capture_output=True)
-    run("resize2fs", new)
-    mount.mkdir(exist_ok=True)
-    run("mount", "-o", "loop", new, mount)
-    try:
+    new = folder / "units.img"
+    with bench_boot.larger(plain, new, MIB) as mount:
         (mount / "srv/check").mkdir()
         shutil.copyfile(deb, mount / "srv/check/forerun.deb")
         shutil.copy(SCRIPT, mount / "srv/check/check.sh")
         (mount / "etc/systemd/system/check.service").write_text(UNIT)
         (mount / "etc/systemd/system/check.timer").write_text("[Timer]\nOnBootSec=1s\n")
         (mount / "etc/systemd/system/timers.target.wants/check.timer").symlink_to("/etc/systemd/system/check.timer")
-    finally:
-        run("umount", mount)
     return new
 
 
@@ -66,7 +57,8 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "target/release", help="where the binary is [target/release]")
     parser.add_argument("--kernel", default=bench_boot.KERNEL, help=f"the package of the kernel [{bench_boot.KERNEL}]")
     args = parser.parse_args()
-    bench_boot.KERNEL = args.kernel
+    # All checks are one wait.
+    bench_boot.KERNEL, bench_boot.PATIENCE = args.kernel, 1200
     bench_boot.PACKAGES += ",libnbd-bin"
     folder = ROOT / "out/units"
     plain, vmlinuz = bench_boot.image(folder)

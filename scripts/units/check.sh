@@ -40,7 +40,8 @@ systemctl kill -s KILL forerun-serve@disk.service
 until_true sh -c '! systemctl is-active -q forerun-serve@disk.service'
 [ "$(nbdcopy "$uri" - | sha256sum)" = "$(sha256sum < /srv/check/new.img)" ] && ok "after SIGKILL the next client finds what was written" ||
     failed "after SIGKILL the next client finds what was written" "$(journal forerun-serve@disk.service | tail -n 5)"
-check "journal has the export's name" sh -c 'until journalctl --quiet -o cat FORERUN_EXPORT=disk | grep -q .; do sleep 0.2; [ $((n=${n:-0}+1)) -lt 100 ]; done'
+names_export() { journalctl --no-pager --quiet -o cat FORERUN_EXPORT=disk | grep -q .; }
+check "journal has the export's name" until_true names_export
 check "it ends in time" timeout 25 systemctl stop forerun-serve@disk.socket forerun-serve@disk.service
 [ "$(systemctl show -p Result --value forerun-serve@disk.service)" = success ] && ok "it ended well" ||
     failed "it ended well" "$(systemctl status --no-pager forerun-serve@disk.service)"
