@@ -218,6 +218,7 @@ fn member(about: Option<&MemberAbout>, sums: &MemberSums) -> MemberFigures {
         took_ns: sums.took.0,
     }
 }
+
 /// Keeps the newest of those that hold for all, and as many of those for single files, streams and readers, which come by the thousand.
 fn bound(decisions: &mut VecDeque<Decision>) {
     for of_some in [false, true] {
@@ -228,5 +229,33 @@ fn bound(decisions: &mut VecDeque<Decision>) {
             too_many -= usize::from(goes);
             !goes
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forerun_core::access::Context;
+    use forerun_core::policy::decisions::{Subject, because};
+    use forerun_core::units::{Block, Extent, Nanos};
+
+    #[test]
+    fn what_holds_for_all_is_not_pushed_out_by_what_holds_for_files() {
+        let extent = Extent { start: Block(0), blocks: 1 };
+        let file = Some(Subject { kind: "file", number: 1, context: Context(0), extent });
+        let turn = |turn, of| Decision {
+            at: Nanos(turn),
+            switch: "x",
+            turn,
+            to: "on",
+            on: true,
+            of,
+            reason: "",
+            because: because([]),
+        };
+        let mut decisions: VecDeque<Decision> = (0..1_000).map(|n| turn(n, file.filter(|_| n > 2))).collect();
+        bound(&mut decisions);
+        let turns: Vec<u64> = decisions.iter().map(|decision| decision.turn).collect();
+        assert_eq!(turns, [0, 1, 2].into_iter().chain(900..1_000).collect::<Vec<u64>>());
     }
 }
