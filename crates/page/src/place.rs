@@ -69,10 +69,7 @@ impl Listener {
                 Ok(Self { how: How::Tcp(listener), place })
             }
             Place::Socket(path) => {
-                let is_socket = path.symlink_metadata().is_ok_and(|data| data.file_type().is_socket());
-                if is_socket && UnixStream::connect(path).is_err() {
-                    std::fs::remove_file(path)?;
-                }
+                make_room(path)?;
                 // In a folder that nobody else may enter until it has its access.
                 let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
                 let hidden =
@@ -96,6 +93,22 @@ impl Listener {
             How::Tcp(listener) => Ok(Stream::Tcp(listener.accept()?.0)),
             How::Unix(listener) => Ok(Stream::Unix(listener.accept()?.0)),
         }
+    }
+}
+
+/// A socket that nobody listens at any more goes; whatever else has the name keeps it.
+fn make_room(path: &std::path::Path) -> io::Result<()> {
+    let taken = |what: &str| {
+        Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            format!("{what}: name another path, or end or remove what is there"),
+        ))
+    };
+    match path.symlink_metadata() {
+        Ok(data) if !data.file_type().is_socket() => taken("something that is no socket has this name"),
+        Ok(_) if UnixStream::connect(path).is_ok() => taken("somebody listens there already"),
+        Ok(_) => std::fs::remove_file(path),
+        Err(_) => Ok(()),
     }
 }
 
@@ -140,14 +153,15 @@ mod tests {
         let first = Listener::bind(&place).expect("room");
         let mode = path.metadata().expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        assert!(Listener::bind(&place).is_err(), "somebody listens");
+        let says = |place| Listener::bind(&place).expect_err("it is taken").to_string();
+        assert!(says(place).contains("somebody listens there already"));
         assert!(UnixStream::connect(&path).is_ok(), "and is still there");
         std::mem::forget(first);
         drop(UnixListener::bind(folder.path().join("dead")).expect("room"));
         drop(Listener::bind(&Place::Socket(folder.path().join("dead"))).expect("nobody listens"));
         let file = folder.path().join("file");
         std::fs::write(&file, "x").expect("room");
-        assert!(Listener::bind(&Place::Socket(file.clone())).is_err(), "a file is no socket");
+        assert!(says(Place::Socket(file.clone())).contains("no socket"));
         assert_eq!(std::fs::read_to_string(&file).expect("there"), "x");
         let left: Vec<_> = std::fs::read_dir(folder.path()).expect("there").flatten().collect();
         assert_eq!(left.len(), 2, "the socket and the file: {left:?}");
