@@ -26,7 +26,7 @@ pub enum ServeError {
         why: String,
     },
     /// The kernel refused something that a server needs.
-    #[error("{what}: {source}")]
+    #[error("{what}: {source}{}", remedy_of(source))]
     System {
         /// What.
         what: &'static str,
@@ -94,6 +94,18 @@ impl ServeError {
     }
     pub(crate) fn file(path: &std::path::Path, source: impl Into<io::Error>) -> Self {
         Self::File { path: path.into(), source: source.into(), remedy: "" }
+    }
+}
+
+/// What to do where a limit of the process is in the way, in brackets; empty where none is.
+pub(crate) fn remedy_of(problem: &io::Error) -> &'static str {
+    match problem.raw_os_error() {
+        Some(libc::EMFILE) => " (it may open more files after `ulimit -n`, or with LimitNOFILE= of its unit)",
+        Some(libc::ENFILE) => " (the machine may open more files with a larger sysctl fs.file-max)",
+        Some(libc::ENOMEM) => {
+            " (give less --cache; or more, where `ulimit -v`, LimitAS= or a limit of its cgroup is what is short)"
+        }
+        _ => "",
     }
 }
 

@@ -21,6 +21,7 @@ pub mod array;
 mod back;
 mod backend;
 mod behind;
+mod clock;
 mod connection;
 pub mod control;
 #[cfg(feature = "crash")]
@@ -69,5 +70,5 @@ pub use behind::BackFigures;
 pub use metrics::{ExportMetrics, Metrics};
 pub use options::Direct;
 pub use raw::take_inherited_sockets;
-pub use server::{Ended, Prepared, Server, Stop};
+pub use server::{Ended, Prepared, Server, Stop, outlive_file_limits};
 pub use shown::shown;

@@ -25,6 +25,7 @@ mod split;
 mod token;
 mod ways;
 
+use crate::clock::Clock;
 use crate::connection::{Connection, Received, TURN_BYTES_MAX};
 use crate::error::{ServeError, system};
 use crate::http::Http;
@@ -94,6 +95,15 @@ impl Stop {
     }
 }
 
+/// From now on a file that must not grow (`ulimit -f`) is an error to who writes it, as a full disk is, and not the end of the process.
+///
+/// # Errors
+/// When the system refuses the handler.
+pub fn outlive_file_limits() -> Result<(), ServeError> {
+    let heard = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    signal_hook::flag::register(libc::SIGXFSZ, heard).map(drop).map_err(system("signals"))
+}
+
 /// How a server ended.
 #[derive(Debug)]
 pub struct Ended {
@@ -136,7 +146,7 @@ pub struct Server {
     memory_bound: u64,
     /// The last turn ended before everything was done.
     unsettled: bool,
-    begin: Instant,
+    clock: Clock,
     next_tick: Nanos,
     stopping: Option<Nanos>,
     metrics: Metrics,
@@ -247,7 +257,7 @@ impl Prepared {
             linger: Linger::default(),
             memory_bound: options.memory_bound(),
             unsettled: true,
-            begin: real_time(),
+            clock: Clock::new(real_time()),
             next_tick: TICK,
             stopping: None,
             metrics: Metrics::default(),
@@ -363,7 +373,7 @@ impl Server {
     }
 
     fn now(&self) -> Nanos {
-        Nanos(u64::try_from(self.begin.elapsed().as_nanos()).expect("a server runs less than 584 years"))
+        self.clock.now()
     }
 
     /// Serves until it is stopped. `messages` get what a person should know, a line each; they are waited for by nobody.
@@ -377,6 +387,9 @@ impl Server {
             self.arm().map_err(system("timer"))?;
             self.wait(&mut events).map_err(system("epoll"))?;
             let now = self.now();
+            if let Some(stood) = self.clock.take_stood() {
+                self.say_stood(stood);
+            }
             for served in &mut self.served {
                 served.volume.at(now);
             }
@@ -410,6 +423,16 @@ impl Server {
         self.speak_of_devices(messages, true);
         failures.extend(self.record.take().map_or(Ok(()), Record::finish).map_err(of_file).err());
         Ok(Ended { metrics: self.metrics, failures })
+    }
+
+    /// Says that the server did not run for a while.
+    fn say_stood(&mut self, stood: Nanos) {
+        let seconds = stood.as_secs_f64();
+        if let Some(served) = self.served.first_mut() {
+            served.volume.say(format!(
+                "the server did not run for {seconds:.1} s (stopped, frozen, or its machine paused): no member and no client is blamed for that"
+            ));
+        }
     }
 
     /// Says what the volumes have to say; of several, which of them.

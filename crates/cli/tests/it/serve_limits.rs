@@ -158,3 +158,40 @@ fn no_secret_of_an_address_is_said() {
         assert!(!said.contains("hush") && !said.is_empty(), "{said}");
     }
 }
+
+#[test]
+fn a_file_that_may_not_grow_is_an_error_and_not_the_end_by_a_signal() {
+    let (_keep, folder) = folder();
+    let script = "ulimit -f 1000; exec \"$@\"";
+    let [image, journal] = ["a.img", "j.img"].map(|name| folder.join(name).display().to_string());
+    let done = Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(assert_cmd::cargo::cargo_bin("forerun"))
+        .args(["serve", "--over", &image, "--cache", "16M", "--write", "back"])
+        .args(["--journal", &journal, "--journal-new", "--run", "true"])
+        .env("TMPDIR", &folder)
+        .output()
+        .expect("it ran");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.contains("File too large"), "{said}");
+}
+
+#[test]
+fn a_server_that_may_open_too_few_files_says_what_to_raise() {
+    let (_keep, folder) = folder();
+    for files in ["8", "10", "16"] {
+        let script = format!("ulimit -n {files}; exec \"$@\"");
+        let done = Command::new("sh")
+            .args(["-c", &script, "sh"])
+            .arg(assert_cmd::cargo::cargo_bin("forerun"))
+            .args(["serve", "--cache", "16M", "--run", "true", "--over"])
+            .arg(folder.join("a.img"))
+            .env("TMPDIR", &folder)
+            .output()
+            .expect("it ran");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(1), "{files}: {said}");
+        assert!(said.contains("ulimit -n") && !said.contains("a folder that is there"), "{files}: {said}");
+    }
+}

@@ -7,8 +7,9 @@ use crate::error::ServeError;
 use forerun_core::array::{Array, ArraySpec};
 use forerun_core::units::{BLOCK_BYTES, Disk};
 use serde::Serialize;
-use std::fs::File;
-use std::io::{Seek as _, SeekFrom};
+use std::fs::{File, Metadata};
+use std::io::{self, Seek as _, SeekFrom};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 /// How a member stands.
@@ -97,6 +98,9 @@ fn judged_member(
     };
     let why = match (cut, bad, rebuilding) {
         (Some(cut), ..) => cut,
+        (None, Some(Wrong::Twice(other)), _) if is_same(&of[at], &of[other]) => {
+            format!("it is {} again: name it once", of[other].display())
+        }
         (None, Some(bad), _) => wrong(bad, one, &judged.newest, of),
         (None, None, Some(now)) => rebuilt(&judged.newest, now.upto),
         (None, None, None) => String::new(),
@@ -110,6 +114,21 @@ fn unreadable(path: &Path, why: String) -> Member {
     Member { path: Some(path.to_owned()), index: None, state: State::Unreadable, generation: None, why }
 }
 
+/// Opens what may be a member: a pipe or a terminal would be waited for.
+fn open(path: &Path) -> io::Result<File> {
+    let kind = std::fs::metadata(path)?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is neither a file nor a block device"));
+    }
+    File::open(path)
+}
+
+/// Whether two paths lead to one file.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let place = |path| std::fs::metadata(path).map(|about: Metadata| (about.dev(), about.ino())).ok();
+    place(one).is_some_and(|at| place(other) == Some(at))
+}
+
 /// Asks members what they are.
 ///
 /// # Errors
@@ -119,7 +138,7 @@ pub fn status(paths: &[PathBuf]) -> Result<Status, ServeError> {
     let (mut members, mut own, mut of, mut cut) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut unopened = None;
     for path in paths {
-        let read = File::open(path).and_then(|mut file| Ok((read(&file)?, file.seek(SeekFrom::End(0))?)));
+        let read = open(path).and_then(|mut file| Ok((read(&file)?, file.seek(SeekFrom::End(0))?)));
         let (read, size) = match read {
             Ok(read) => read,
             // Of an array of which a disk is gone the others are told; of nothing that can be read nothing is.

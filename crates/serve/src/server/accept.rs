@@ -7,7 +7,7 @@
 use super::Server;
 use super::token::Token;
 use crate::connection::Connection;
-use crate::error::{ServeError, system};
+use crate::error::{ServeError, remedy_of, system};
 use crate::nbd::handshake::Tls;
 use crate::options::{Listen, Options};
 use crate::socket::{Socket, Transport};
@@ -141,8 +141,11 @@ pub(super) fn listen_unix(path: &Path, option: &'static str) -> Result<Listener,
     }
     let bound = bind_unix(path).map_err(|e| ServeError::File {
         path: path.into(),
+        remedy: match remedy_of(&e) {
+            "" => " (a socket is made there, in a folder that is there and that this user may write into)",
+            limit => limit,
+        },
         source: e,
-        remedy: " (a socket is made there, in a folder that is there and that this user may write into)",
     })?;
     rustix::net::listen(&bound, BACKLOG).map_err(|e| ServeError::file(path, e))?;
     let listener = UnixListener::from(bound);

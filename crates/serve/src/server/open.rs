@@ -2,10 +2,10 @@
 
 use super::back;
 use super::raid;
-use super::ways::make_backend;
+use super::ways::{make_backend, unmade};
 use crate::backend::Backend;
 use crate::emulate::{Emulated, preset_of};
-use crate::error::{ServeError, system};
+use crate::error::ServeError;
 use crate::fan::Fan;
 use crate::geometry::Geometry;
 use crate::options::{EXPORTS_MAX, ExportOptions, MemberSpec, Options, What};
@@ -179,7 +179,7 @@ pub(super) fn volume(options: &Options, export: &ExportOptions) -> Result<Volume
             (None, None) => Ok(device),
         }
     };
-    let mut volume = Volume::new(spec, source, backend).map_err(system("memory and members"))?;
+    let mut volume = Volume::new(spec, source, backend).map_err(unmade)?;
     volume.set_patience(Nanos(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX)));
     for said in said {
         volume.say(said);

@@ -10,8 +10,10 @@
 //!   another signal -------> killed at once
 //! ```
 
+use super::from_serve;
 use crate::error::CliError;
 use forerun_serve::Server;
+use forerun_serve::error::ServeError;
 use forerun_serve::messages::{Priority, Speaker};
 use forerun_serve::options::{Listen, Options};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -63,7 +65,8 @@ impl Running {
 
 /// What becomes readable when a signal to end comes.
 pub(super) fn signals() -> Result<UnixStream, CliError> {
-    forerun_watch::signals::announced().map_err(|problem| CliError::failure("signals", problem))
+    let told = |source| from_serve(&ServeError::System { what: "signals", source });
+    forerun_watch::signals::announced().map_err(told)
 }
 
 /// Starts it; the server stops when it ends.
