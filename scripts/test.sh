@@ -73,9 +73,9 @@ beside() {
 
     step "the targets of the coverage-guided fuzzer, and the harnesses of proofs"
     # With the versions of the workspace; cargo adds what the fuzzer itself needs. Proofs compile with a stand-in for Kani, which is rarely there
-    # (`make prove` proves them where it is), and of what the fuzzer has compiled already: by themselves they take as long as the fuzzer.
+    # (`make prove` proves them where it is). Both of what the docs have compiled already: by themselves they take as long as all that is beside them.
     cp Cargo.lock fuzz/Cargo.lock
-    local fuzzer=(--manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/fuzz")
+    local fuzzer=(--manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}")
     if ! cargo fetch --quiet --manifest-path fuzz/Cargo.toml 2>/dev/null; then
         printf 'skipped: libfuzzer cannot be had without a network\n'
         fuzzer=()
