@@ -213,8 +213,7 @@ fn choose(name: &str, head: &[u8], options: &ReadOptions) -> Result<Format, Trac
         if let Some(likely) = hindrance(head) {
             let ((claimed, lines), (number, line)) = (likely.claimed, likely.line);
             let expected = format!("a line of {} as {claimed} of the first {lines} are", likely.format);
-            let fault =
-                Fault::new(expected, line).remedy("repair it, name its format, or give a column mapping");
+            let fault = Fault::new(expected, line).remedy("repair it, or name its `format` or its `columns`");
             return fault.at(name, "unknown", Place::Line(number)).into();
         }
         let first = head.split(|&b| b == b'\n').next().unwrap_or_default();
@@ -224,7 +223,7 @@ fn choose(name: &str, head: &[u8], options: &ReadOptions) -> Result<Format, Trac
             excerpt(&String::from_utf8_lossy(&first[..first.len().min(256)]))
         };
         let known = format!("the beginning of a trace in one of: {}", Format::names());
-        let fault = Fault::told(known, found).remedy("name its format, or give a column mapping");
+        let fault = Fault::told(known, found).remedy("name its `format` or its `columns`");
         fault.at(name, "unknown", Place::Byte(0)).into()
     })
 }

@@ -18,6 +18,17 @@ impl Name {
     pub const ABSENT: Self = Self(0);
 }
 
+/// The name of a file as a trace has it: text, and where it is none each byte as `\xNN`, so that two files never have one name for that.
+#[must_use]
+pub fn file_name(bytes: &[u8]) -> String {
+    let mut name = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        name.push_str(chunk.valid());
+        chunk.invalid().iter().for_each(|byte| name.push_str(&format!("\\x{byte:02x}")));
+    }
+    name
+}
+
 /// One request as the source recorded it: bytes as asked, not yet cut into blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {

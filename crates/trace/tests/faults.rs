@@ -130,7 +130,7 @@ fn a_bad_line_of_a_file_of_few_lines_is_told_with_the_likeliest_format() {
     assert_eq!(
         error,
         "in: line 3 (unknown): expected a line of msr as 2 of the first 3 are, found \"2,h,0,Fetch,0,1,0\"; \
-         repair it, name its format, or give a column mapping"
+         repair it, or name its `format` or its `columns`"
     );
 }
 

@@ -25,9 +25,10 @@ use crate::tracefs::TracefsError;
 use forerun_core::units::Nanos;
 use forerun_trace::assemble::{Assembler, Event, FileId, FileRead};
 use forerun_trace::chains::{Thread, name_processes};
-use forerun_trace::record::{Name, Record, Trace};
+use forerun_trace::record::{Name, Record, Trace, file_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -356,7 +357,7 @@ impl Collector {
         };
         let walked = if wanted.is_empty() { BTreeMap::new() } else { names::walk(folders, &wanted, &mounts) };
         let name = |file: &FileId| {
-            let walked = walked.get(file).map(|path| path.to_string_lossy().into_owned());
+            let walked = walked.get(file).map(|path| file_name(path.as_os_str().as_bytes()));
             walked.or_else(|| self.paths.get(file).cloned())
         };
         all.iter().map(|file| (*file, File::new(*file, name(file), folders))).collect()
@@ -459,7 +460,7 @@ impl Collect for Collector {
             }
             Sample::Mapped { major, minor, inode, path } => {
                 if path.starts_with(b"/") && !path.starts_with(b"//") {
-                    let path = String::from_utf8_lossy(path).into_owned();
+                    let path = file_name(path);
                     self.paths.insert(FileId { major, minor, inode }, path);
                 }
             }
@@ -472,7 +473,7 @@ impl Collect for Collector {
     /// Paths of files that a process has open while it still runs.
     fn look(&mut self) {
         for (process, wanted) in std::mem::take(&mut self.to_look).into_iter().take(LOOKS_MAX) {
-            let text = |(file, path): (FileId, PathBuf)| (file, path.to_string_lossy().into_owned());
+            let text = |(file, path): (FileId, PathBuf)| (file, file_name(path.as_os_str().as_bytes()));
             self.paths.extend(names::open_files(process, &wanted).into_iter().map(text));
         }
         let horizon = std::mem::replace(&mut self.lines.horizon, sys::now());

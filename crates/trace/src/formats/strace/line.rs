@@ -2,6 +2,7 @@
 //! a comma in a file's name or in data does not mislead.
 
 use crate::field;
+use crate::record::file_name;
 use crate::time_unit::TimeUnit;
 use forerun_core::units::Nanos;
 
@@ -247,7 +248,7 @@ pub(super) fn unquoted(text: &str) -> String {
             rest = after;
         }
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    file_name(&bytes)
 }
 
 #[cfg(test)]
@@ -259,6 +260,14 @@ mod tests {
             What::Call(call) => call,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn names_that_are_no_text_are_as_many_names() {
+        assert_eq!(
+            [&b"a\xfe"[..], b"a\xfd", "\u{e9}".as_bytes()].map(file_name),
+            ["a\\xfe", "a\\xfd", "\u{e9}"]
+        );
     }
 
     #[test]
