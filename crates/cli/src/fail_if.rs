@@ -188,7 +188,10 @@ impl Reader<'_> {
         if self.schemes.iter().any(|scheme| scheme == name) {
             return Ok(name.to_owned());
         }
-        Err(format!("`{name}` is not among the runs: {}", self.schemes.join(", ")))
+        Err(format!(
+            "`{name}` is not among the runs: {}; with --scheme {name} too it is",
+            self.schemes.join(", ")
+        ))
     }
     /// The longest scheme name that stands here.
     fn scheme(&mut self) -> Result<String, String> {

@@ -62,14 +62,18 @@ impl Watch for Bars<'_> {
         }
         let shown = self.steps.is_none() && (!self.ui.bars || self.ui.verbose > 0);
         let Some(report) = run.report.filter(|_| shown) else { return };
+        // The bound is no run, and has none.
+        let hits = match &*report.scheme {
+            "bound" => String::new(),
+            _ => format!(", hit ratio {}", human::percent(report.hit_ratio)),
+        };
         self.ui.say(&format!(
-            "[{}/{}] {} on {}: {}, hit ratio {}, {} of virtual time in {:.1} s",
+            "[{}/{}] {} on {}: {}{hits}, {} of virtual time in {:.1} s",
             run.ended,
             run.all,
             report.scheme,
             report.input,
             human::rate(report.throughput_bytes_per_s),
-            human::percent(report.hit_ratio),
             human::duration(human::float(report.elapsed_ns)),
             run.took.as_secs_f64(),
         ));

@@ -199,8 +199,8 @@ fn layers_of(schemes: &[Said<SchemeSpec>]) -> Layers {
     let fixed = || schemes.iter().filter(|scheme| scheme.text() != CHOICE);
     let host = fixed().any(|scheme| scheme.has_host());
     let array = fixed().any(|scheme| scheme.has_array());
-    // The choice goes where the others go, and has an array's cache where it is alone.
-    let alone = !host && !array && schemes.iter().any(|scheme| scheme.text() == CHOICE);
+    // The choice goes where the others go, and has an array's cache where it is alone; so has foresight, which without one has nothing to do.
+    let alone = !host && !array && schemes.iter().any(|scheme| [CHOICE, "oracle"].contains(&scheme.text()));
     Layers { host, array: array || alone }
 }
 

@@ -12,7 +12,10 @@ const BYTES_MAX: u64 = 64 << 20;
 /// # Errors
 /// [`StudyError`] with the file, where it cannot be read, is larger than anybody writes, or is no text.
 pub fn read(path: &Path) -> Result<String, StudyError> {
-    read_at_most(path, BYTES_MAX).map_err(|problem| StudyError::file(path, &problem))
+    read_at_most(path, BYTES_MAX).map_err(|problem| match problem.kind() {
+        io::ErrorKind::InvalidData => StudyError::usage(&path.display().to_string(), problem, ""),
+        _ => StudyError::file(path, &problem),
+    })
 }
 
 fn read_at_most(path: &Path, most: u64) -> io::Result<String> {

@@ -9,6 +9,7 @@ use forerun_core::units::{BLOCK_BYTES, Nanos};
 use forerun_core::words::{did_you_mean, nearest};
 use forerun_sim::mrc::{MrcError, MrcRow, Numbering, Sequence, mrc_until};
 use forerun_sim::replay::Map;
+use forerun_sim::workload::Workload;
 use forerun_trace::cut::{Cut, cut};
 use forerun_trace::patterns::{Finder, GroupBy, PatternOptions, Patterns, Shares, THRESHOLD_MAX};
 use forerun_trace::record::{Name, Record, Trace};
@@ -82,8 +83,16 @@ impl<'a> Classes<'a> {
 /// What cannot be read, with the remedy that its reader knows: to pass over a record is one only where there are others.
 #[must_use]
 pub fn unreadable(problem: &TraceError) -> StudyError {
-    let TraceError::Malformed(bad) = problem else {
-        return StudyError { fault: Fault::Input, ..StudyError::usage("", problem, "") };
+    let bad = match problem {
+        TraceError::Malformed(bad) => bad,
+        TraceError::Io { file, source } => {
+            if source.kind() != io::ErrorKind::NotFound || Workload::parse(file).is_err() {
+                return StudyError { fault: Fault::Input, ..StudyError::usage("", problem, "") };
+            }
+            let remedy = format!("`forerun trace synth '{file}' -o FILE` makes one of it");
+            let what = "that is a workload, and here a trace is wanted";
+            return StudyError { fault: Fault::Input, ..StudyError::usage(file, what, &remedy) };
+        }
     };
     let place = format!("{}: {} ({})", bad.file, bad.place, bad.format);
     let what = format!("expected {}, found {}", bad.expected, bad.found);

@@ -99,6 +99,14 @@ pub(crate) fn doctor(args: &DoctorArgs, ui: &Ui) -> Result<(), CliError> {
     } else {
         ui.print(&page(&diagnosis, ui))?;
     }
+    if args.check && diagnosis.saw_nothing() {
+        return Err(CliError::new(
+            Kind::Failure,
+            "doctor",
+            "no device was found, so nothing was checked",
+            "",
+        ));
+    }
     if args.check && warnings > 0 {
         return Err(CliError::new(Kind::Finding, "doctor", counted(warnings, "warning"), ""));
     }

@@ -57,6 +57,13 @@ pub(crate) fn man(args: &ManArgs, root: Command, ui: &Ui) -> Result<(), CliError
     let Some(dir) = &args.dir else {
         return ui.print(&page(&root)?.1);
     };
+    if dir.exists() && !dir.is_dir() {
+        return Err(CliError::usage(
+            &dir.display().to_string(),
+            "it is a file, and every page is one",
+            "name a folder",
+        ));
+    }
     std::fs::create_dir_all(dir).map_err(|problem| CliError::file(dir, &problem))?;
     write_pages(&root, dir)?;
     ui.say(&format!("manual pages written to {}", dir.display()));

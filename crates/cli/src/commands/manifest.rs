@@ -617,13 +617,19 @@ fn say_replayed(alone: &Alone, not_mounted: u64, elapsed_ns: u64, ui: &Ui) -> Re
             interrupted: alone.interrupted,
         });
     }
+    // Of what the kernel does not tell us it may be all.
+    let here = match (done.here, done.untold) {
+        (0, 1..) => String::new(),
+        (here, _) => format!("; {} in memory already", bytes(here)),
+    };
     let mut line = format!(
-        "{} files: {} loaded in {}, {} of it metadata; {} in memory already{}",
+        "{} files: {} {} in {}, {} of it metadata{}{}",
         human::count(done.files),
         bytes(done.pages),
+        if done.untold > 0 { "asked for" } else { "loaded" },
         nanos(elapsed_ns),
         bytes(done.metadata_pages),
-        bytes(done.here),
+        here,
         watch::skipped(done)
     );
     if done.untold > 0 {

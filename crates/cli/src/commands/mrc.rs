@@ -104,6 +104,9 @@ pub(crate) fn mrc(args: &MrcArgs, ui: &Ui) -> Result<(), CliError> {
     let mut named = BTreeSet::new();
     let kept_by: Vec<_> = args.retention.iter().copied().filter(|row| named.insert(row.name)).collect();
     let misses = traces::misses((&place, &name), &references, &kept_by, &sizes, &Unwatched)?;
+    if misses.runs.iter().all(|row| row.requests == 0) {
+        return Err(CliError::failure(&place, "the trace has no request that moves a byte"));
+    }
     if ui.json {
         return ui.print_json(&misses);
     }

@@ -50,6 +50,11 @@ fn a_check_ends_with_3_on_a_warning_and_a_monitor_gets_its_own_codes() {
     assert!(run(well.path(), &["--nagios"], 0).starts_with("FORERUN OK - "));
     let empty = tempfile::tempdir().expect("a folder");
     assert!(run(empty.path(), &["--nagios"], 3).starts_with("FORERUN UNKNOWN - "));
+    let bare = tempfile::tempdir().expect("a folder");
+    for folder in ["sys/block", "proc"] {
+        std::fs::create_dir_all(bare.path().join(folder)).expect("a folder");
+    }
+    run(bare.path(), &["--check"], 1);
     let line = fails(&["doctor", "--sysroot", empty.path().to_str().expect("UTF-8")], 4);
     assert!(line.contains("sys/block is not there"), "{line}");
 }

@@ -528,3 +528,34 @@ fn a_pipe_that_nobody_reads_is_waited_for_with_a_word_and_the_first_signal_ends_
         assert_eq!(child.wait().expect("ours").code(), None, "{words:?}: ended by the signal");
     }
 }
+
+#[test]
+fn what_is_no_member_no_text_no_folder_or_no_trace_is_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    assert!(std::process::Command::new("mkfifo").arg(at("pipe")).status().expect("mkfifo").success());
+    assert!(fails(&["array", "status", &at("pipe")], 1).contains("neither a file nor a block device"));
+    std::fs::write(at("bytes"), [0xff; 64]).expect("written");
+    assert!(fails(&["compare", "--spec", &at("bytes")], 2).contains("it is not text"));
+    assert!(fails(&["man", &at("bytes")], 2).contains("name a folder"));
+    let said = fails(&["mrc", "forward:size=1MiB"], 1);
+    assert!(said.contains("that is a workload") && said.contains("forerun trace synth"), "{said}");
+    std::fs::write(at("head.csv"), "t,dev,off,bytes,op,pid,file\n").expect("written");
+    assert!(fails(&["mrc", &at("head.csv")], 1).contains("no request"));
+}
+
+#[test]
+fn a_condition_may_name_what_the_report_has_and_what_it_lacks_is_told_with_the_remedy() {
+    let runs = ["compare", "forward:size=1MiB", "--device", "gp3", "--scheme", "asp", "--fail-if"];
+    output(&[&runs[..], &["asp.share_of_clairvoyant < 0"]].concat());
+    fails(&[&runs[..], &["asp.share_of_clairvoyant <= 1"]].concat(), 3);
+    let said = fails(&[&runs[..], &["speedup(asp) < 2", "--no-bounds"]].concat(), 2);
+    assert!(said.contains("with --scheme none"), "{said}");
+}
+
+#[test]
+fn foresight_alone_has_a_cache() {
+    let report = output(&["--json", "sim", "forward:size=1MiB", "--device", "gp3", "--scheme", "oracle"]);
+    let report: serde_json::Value = serde_json::from_str(&report).expect("one object");
+    assert_eq!(report["runs"][0]["cache_bytes"], 500 << 20);
+}

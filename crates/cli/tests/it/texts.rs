@@ -53,9 +53,9 @@ fn what_is_no_text_is_told_so_and_what_has_no_end_takes_no_memory_without_end() 
             (words(&["device", "import", file]), 1),
             (words(&["device", "show", file]), 2),
             (words(&["sim", SMALL, "--device", file]), 2),
-            (words(&["sweep", file]), 1),
-            (words(&["compare", "--spec", file]), 1),
-            (words(&["trace", "synth", toml, "-o", &at("x.csv")]), 1),
+            (words(&["sweep", file]), 2),
+            (words(&["compare", "--spec", file]), 2),
+            (words(&["trace", "synth", toml, "-o", &at("x.csv")]), 2),
         ]
     };
     for (words, code) in lines(&bytes, &no_text) {
