@@ -11,7 +11,7 @@ use std::path::Path;
 use forerun_core::cost::CostModel;
 use forerun_core::size::parse_size;
 use forerun_core::units::{BLOCK_BYTES, Nanos, SECTOR_BYTES, SECTORS_PER_BLOCK};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use thiserror::Error;
 
 use crate::cloud::{Cloud, CloudSpec};
@@ -28,8 +28,8 @@ mod bounds;
 mod located;
 
 /// What a preset file says.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum PresetSpec {
     /// A drive with platters.
     Mechanical {
@@ -268,7 +268,7 @@ impl Preset {
     /// [`PresetError::Invalid`] with the line and the key.
     pub fn parse(name: &str, text: &str) -> Result<Self, PresetError> {
         let invalid = |message: String| PresetError::Invalid { name: name.to_owned(), message };
-        let spec = toml::from_str(text).map_err(|error| invalid(located::why(text, &error)))?;
+        let spec = located::read(text).map_err(invalid)?;
         bounds::check(&spec).map_err(invalid)?;
         Ok(Self { name: name.to_owned(), spec })
     }

@@ -90,7 +90,7 @@ fn refusal(bound: u64, room: &Room) -> String {
     let round = |bytes: u64| format_size(bytes >> 20 << 20);
     format!(
         "{} that caches (of all exports together) and what belongs to them may take do not fit into {}, which is what {}: \
-         give less cache, or free memory",
+         give less cache (the dirty= of --write back counts too), or free memory",
         round(bound),
         round(room.bytes),
         room.who

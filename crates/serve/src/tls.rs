@@ -45,9 +45,13 @@ pub(crate) fn config(options: &TlsOptions, now: u64) -> Result<(Arc<ServerConfig
             builder.with_client_cert_verifier(verifier)
         }
     };
-    let mut config = builder
-        .with_single_cert(chain, key)
-        .map_err(|problem| unusable(&options.cert, "--tls-cert, --tls-key", &problem))?;
+    let mut config = builder.with_single_cert(chain, key).map_err(|problem| {
+        let problem: &dyn std::fmt::Display = match &problem {
+            rustls::Error::InconsistentKeys(_) => &"the key is not the one of this certificate",
+            other => other,
+        };
+        unusable(&options.cert, "--tls-cert, --tls-key", problem)
+    })?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok((Arc::new(config), validity))
@@ -261,7 +265,7 @@ mod tests {
         let key = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(key.path(), other.serialize_pem()).expect("written");
         let why = refused(cert.path(), key.path(), None);
-        assert!(why.starts_with("--tls-cert, --tls-key"), "a key of another certificate: {why}");
+        assert!(why.starts_with("--tls-cert, --tls-key") && why.contains("is not the one of"), "{why}");
         std::fs::write(key.path(), made.signing_key.serialize_pem()).expect("written");
         let why = refused(cert.path(), key.path(), Some(text.path()));
         assert!(why.starts_with("--tls-ca"), "{why}");

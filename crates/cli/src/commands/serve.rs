@@ -658,7 +658,8 @@ fn control(args: &ServeArgs, listen: &Listen, own: &Path) -> Option<PathBuf> {
 }
 
 /// A socket that is handed over has no name that another could lie beside, and one that is long leaves no room for it.
-const NO_CONTROL: &str = "warning: there is no control socket, so forerun ctl does not reach this server: name one with --control PATH \
+const NO_CONTROL: &str = "warning: there is no control socket (beside a socket that is handed over there is no place for one, and no room in a \
+                          path as long as this one's), so forerun ctl does not reach this server: name one with --control PATH \
                           (--control off says that none is wanted)";
 
 fn warn_of_strangers(options: &Options, messages: &Messages) {

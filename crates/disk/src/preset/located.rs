@@ -1,18 +1,33 @@
-//! Where in a preset's file an error is. What the file describes is told by its `kind`, and whoever looks for that first forgets the
-//! places; so a file that cannot be read is read once more as the one kind that it says to be.
+//! A preset's file, read, and where in it an error is. What it describes is told by its `kind`: so that is read first, and then the file as the one
+//! kind that it says to be. (To serde that would be a tagged enum, which forgets the places of errors, and reads each kind by way of all of them:
+//! hundreds of copies of the same code, most of what this crate took to compile.)
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::PresetSpec;
 use crate::cloud::CloudSpec;
 use crate::mechanical::spec::DriveSpec;
 use crate::ssd::SsdSpec;
 
 #[derive(Deserialize)]
+struct Head {
+    kind: Kind,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    Mechanical,
+    Ssd,
+    Cloud,
+}
+
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "it is only asked whether it can be read")]
 struct Mechanical {
-    kind: String,
+    #[serde(rename = "kind")]
+    _kind: String,
     about: String,
     sources: Vec<String>,
     drive: DriveSpec,
@@ -20,9 +35,9 @@ struct Mechanical {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "it is only asked whether it can be read")]
 struct Flash {
-    kind: String,
+    #[serde(rename = "kind")]
+    _kind: String,
     about: String,
     sources: Vec<String>,
     ssd: SsdSpec,
@@ -30,25 +45,37 @@ struct Flash {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "it is only asked whether it can be read")]
 struct Volume {
-    kind: String,
+    #[serde(rename = "kind")]
+    _kind: String,
     about: String,
     sources: Vec<String>,
     volume: CloudSpec,
 }
 
-/// What is wrong with a file, in one line, with the line and the key; `error` is what is said of it without its kind.
-pub(super) fn why(text: &str, error: &toml::de::Error) -> String {
-    let kind =
-        text.parse::<toml::Table>().ok().and_then(|table| Some(table.get("kind")?.as_str()?.to_owned()));
-    let found = match kind.as_deref() {
-        Some("mechanical") => wrong::<Mechanical>(text),
-        Some("ssd") => wrong::<Flash>(text),
-        Some("cloud") => wrong::<Volume>(text),
-        _ => None,
-    };
-    let error = found.as_ref().unwrap_or(error);
+/// What a file says; or what is wrong with it, in one line, with the line and the key.
+pub(super) fn read(text: &str) -> Result<PresetSpec, String> {
+    Ok(match of::<Head>(text)?.kind {
+        Kind::Mechanical => {
+            let Mechanical { about, sources, drive, .. } = of(text)?;
+            PresetSpec::Mechanical { about, sources, drive: Box::new(drive) }
+        }
+        Kind::Ssd => {
+            let Flash { about, sources, ssd, .. } = of(text)?;
+            PresetSpec::Ssd { about, sources, ssd }
+        }
+        Kind::Cloud => {
+            let Volume { about, sources, volume, .. } = of(text)?;
+            PresetSpec::Cloud { about, sources, volume }
+        }
+    })
+}
+
+fn of<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    toml::from_str(text).map_err(|error: toml::de::Error| why(text, &error))
+}
+
+fn why(text: &str, error: &toml::de::Error) -> String {
     let what = error.message().lines().collect::<Vec<_>>().join(" ");
     let Some(span) = error.span() else { return what };
     // Of what is missing in the whole file there is no place in it.
@@ -59,10 +86,6 @@ pub(super) fn why(text: &str, error: &toml::de::Error) -> String {
         (line, Some(key)) => format!("line {line}: {key}: {what}"),
         (line, None) => format!("line {line}: {what}"),
     }
-}
-
-fn wrong<T: DeserializeOwned>(text: &str) -> Option<toml::de::Error> {
-    toml::from_str::<T>(text).err()
 }
 
 /// The line of a place, from 1, and the key that stands there, with the tables that it is in.

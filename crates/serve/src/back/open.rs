@@ -277,7 +277,9 @@ impl Opening<'_> {
         let io = |problem| ServeError::file(self.journal_path, problem);
         if !self.force {
             if let Some(why) = needs_journal(self.device, self.device_path) {
-                return Err(refuse(self.journal_path, &format!("a new journal would be another: {why}")));
+                let why =
+                    format!("a new journal would be another: {why}. Without --journal-new its own is used");
+                return Err(refuse(self.journal_path, &why));
             }
             match read_super(self)? {
                 Ok(about) if about.name.starts_with("array ") => {
