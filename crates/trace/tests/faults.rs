@@ -116,7 +116,7 @@ fn a_file_of_nothing_but_bad_records_is_malformed_even_when_skipping() {
 fn no_format_is_told_with_all_formats_and_the_beginning() {
     let error = read_bytes("in", b"hello world\n", &ReadOptions::default()).unwrap_err().to_string();
     assert!(
-        error.contains("blkparse") && error.contains("found \"hello world\"; name its format"),
+        error.contains("blkparse") && error.contains("found \"hello world\"; name its `format`"),
         "{error}"
     );
     let error = read_bytes("in", b"", &ReadOptions::default()).unwrap_err().to_string();
