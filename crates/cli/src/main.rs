@@ -29,6 +29,8 @@ fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(problem) => return args::report_problem(&problem),
     };
+    // Where the system refuses it, such a file ends the program, as it does others.
+    drop(forerun_watch::signals::outlive_file_limits());
     let ui = ui::Ui::new(&cli.global);
     match commands::dispatch(cli.command, &matches, &ui) {
         Ok(()) => ExitCode::SUCCESS,

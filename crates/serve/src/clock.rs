@@ -1,8 +1,8 @@
 //! The server's clock: the real time, less that in which the server did not run.
 //!
 //! A process may be stopped, its cgroup frozen, its machine paused. Whatever members have answered meanwhile waits to be heard, and none of them
-//! owed anything in that time; nor was a client silent. The server looks at the clock at least once a second, so of a longer time between two
-//! looks nothing counts.
+//! owed anything in that time; nor was a client silent. The server looks at the clock at least once a second, and what members do holds up other
+//! threads and the kernel's, not the one that looks; so of a longer time between two looks nothing counts.
 
 use forerun_core::units::Nanos;
 use std::cell::Cell;

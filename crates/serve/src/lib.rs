@@ -70,5 +70,5 @@ pub use behind::BackFigures;
 pub use metrics::{ExportMetrics, Metrics};
 pub use options::Direct;
 pub use raw::take_inherited_sockets;
-pub use server::{Ended, Prepared, Server, Stop, outlive_file_limits};
+pub use server::{Ended, Prepared, Server, Stop};
 pub use shown::shown;

@@ -95,15 +95,6 @@ impl Stop {
     }
 }
 
-/// From now on a file that must not grow (`ulimit -f`) is an error to who writes it, as a full disk is, and not the end of the process.
-///
-/// # Errors
-/// When the system refuses the handler.
-pub fn outlive_file_limits() -> Result<(), ServeError> {
-    let heard = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    signal_hook::flag::register(libc::SIGXFSZ, heard).map(drop).map_err(system("signals"))
-}
-
 /// How a server ended.
 #[derive(Debug)]
 pub struct Ended {

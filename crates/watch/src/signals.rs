@@ -8,6 +8,7 @@
 //! it by being watched. Of a terminal's the command has got it by itself.
 #![expect(unsafe_code, reason = "signal, sigaction and kill in a handler have no safe interface")]
 
+use libc::SIGXFSZ;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -89,6 +90,15 @@ fn pass_on_waiting() {
 /// The command has ended: what came too late for it is for nobody.
 pub(crate) fn pass_on_no_more() {
     COMMAND.store(0, Ordering::SeqCst);
+}
+
+/// From now on a file that may not grow (`ulimit -f`) is an error to who writes it, as a full disk is, and not the end of the process.
+/// Commands that are begun do not inherit it: no handler outlives an exec.
+///
+/// # Errors
+/// What the system said when the handler was put in place.
+pub fn outlive_file_limits() -> io::Result<()> {
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
 /// A flag for [`crate::record::RecordOptions::stop`] that the next signal to end sets.

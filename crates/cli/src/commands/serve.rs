@@ -311,7 +311,6 @@ pub(crate) fn serve(args: &ServeArgs, matches: Option<&ArgMatches>, ui: &Ui) -> 
         return replay(path, ui);
     }
     misnamed(args)?;
-    forerun_serve::outlive_file_limits().map_err(|problem| from_serve(&problem))?;
     let config: Vec<PathBuf> = args.config.iter().cloned().collect();
     check_folder(args)?;
     let effective = settings::effective(args, matches)?;

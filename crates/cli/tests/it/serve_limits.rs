@@ -159,39 +159,37 @@ fn no_secret_of_an_address_is_said() {
     }
 }
 
+/// What forerun does with these words behind `ulimit LIMIT`: its code, and what it says.
+fn limited(limit: &str, folder: &Path, words: &[&str]) -> (Option<i32>, String) {
+    let done = Command::new("sh")
+        .args(["-c", &format!("ulimit {limit}; exec \"$@\""), "sh"])
+        .arg(assert_cmd::cargo::cargo_bin("forerun"))
+        .args(words)
+        .current_dir(folder)
+        .env("TMPDIR", folder)
+        .output()
+        .expect("it ran");
+    (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+}
+
 #[test]
 fn a_file_that_may_not_grow_is_an_error_and_not_the_end_by_a_signal() {
     let (_keep, folder) = folder();
-    let script = "ulimit -f 1000; exec \"$@\"";
-    let [image, journal] = ["a.img", "j.img"].map(|name| folder.join(name).display().to_string());
-    let done = Command::new("sh")
-        .args(["-c", script, "sh"])
-        .arg(assert_cmd::cargo::cargo_bin("forerun"))
-        .args(["serve", "--over", &image, "--cache", "16M", "--write", "back"])
-        .args(["--journal", &journal, "--journal-new", "--run", "true"])
-        .env("TMPDIR", &folder)
-        .output()
-        .expect("it ran");
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert_eq!(done.status.code(), Some(1), "{said}");
-    assert!(said.contains("File too large"), "{said}");
+    let back = "serve --over a.img --cache 16M --write back --journal j.img --journal-new --run true";
+    for line in [back, "trace synth forward:size=64MiB,block=4KiB -o big.csv"] {
+        let (code, said) = limited("-f 100", &folder, &line.split(' ').collect::<Vec<_>>());
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("File too large"), "{said}");
+    }
 }
 
 #[test]
 fn a_server_that_may_open_too_few_files_says_what_to_raise() {
     let (_keep, folder) = folder();
-    for files in ["8", "10", "16"] {
-        let script = format!("ulimit -n {files}; exec \"$@\"");
-        let done = Command::new("sh")
-            .args(["-c", &script, "sh"])
-            .arg(assert_cmd::cargo::cargo_bin("forerun"))
-            .args(["serve", "--cache", "16M", "--run", "true", "--over"])
-            .arg(folder.join("a.img"))
-            .env("TMPDIR", &folder)
-            .output()
-            .expect("it ran");
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert_eq!(done.status.code(), Some(1), "{files}: {said}");
-        assert!(said.contains("ulimit -n") && !said.contains("a folder that is there"), "{files}: {said}");
+    for limit in ["-n 8", "-n 10", "-n 16"] {
+        let words = ["serve", "--over", "a.img", "--cache", "16M", "--run", "true"];
+        let (code, said) = limited(limit, &folder, &words);
+        assert_eq!(code, Some(1), "{limit}: {said}");
+        assert!(said.contains("ulimit -n") && !said.contains("a folder that is there"), "{limit}: {said}");
     }
 }

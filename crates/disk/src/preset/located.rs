@@ -1,6 +1,5 @@
 //! A preset's file, read, and where in it an error is. What it describes is told by its `kind`: so that is read first, and then the file as the one
-//! kind that it says to be. (To serde that would be a tagged enum, which forgets the places of errors, and reads each kind by way of all of them:
-//! hundreds of copies of the same code, most of what this crate took to compile.)
+//! kind that it says to be. To serde that would be a tagged enum, which forgets the places of errors.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

@@ -4,12 +4,13 @@ use super::assemble::{Judgement, Wrong, judge};
 use super::members::{read, refuse_far, unread, was_cut, wrong};
 use super::superblock::Superblock;
 use crate::error::ServeError;
+use crate::source::which;
 use forerun_core::array::{Array, ArraySpec};
 use forerun_core::units::{BLOCK_BYTES, Disk};
 use serde::Serialize;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 /// How a member stands.
@@ -98,7 +99,7 @@ fn judged_member(
     };
     let why = match (cut, bad, rebuilding) {
         (Some(cut), ..) => cut,
-        (None, Some(Wrong::Twice(other)), _) if is_same(&of[at], &of[other]) => {
+        (None, Some(Wrong::Twice(other)), _) if which(&of[at]) == which(&of[other]) => {
             format!("it is {} again: name it once", of[other].display())
         }
         (None, Some(bad), _) => wrong(bad, one, &judged.newest, of),
@@ -121,12 +122,6 @@ fn open(path: &Path) -> io::Result<File> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is neither a file nor a block device"));
     }
     File::open(path)
-}
-
-/// Whether two paths lead to one file.
-fn is_same(one: &Path, other: &Path) -> bool {
-    let place = |path| std::fs::metadata(path).map(|about: Metadata| (about.dev(), about.ino())).ok();
-    place(one).is_some_and(|at| place(other) == Some(at))
 }
 
 /// Asks members what they are.
