@@ -109,9 +109,16 @@ pub(crate) struct Windows {
     sys: PathBuf,
     given: BTreeMap<(Process, FileId), Given>,
     /// The folder of the books, locked: two would take back each other's windows, and take a setting of a moment for the device's own.
-    _lock: fs::File,
+    lock: fs::File,
     /// Each device whose setting was changed for a moment.
     devices: BTreeMap<(u32, u32), Before>,
+}
+
+impl Drop for Windows {
+    /// A program that is being started has a copy of the lock until it runs, and would hold it for the next who wants the books.
+    fn drop(&mut self) {
+        let _ = flock(&self.lock, FlockOperation::Unlock);
+    }
 }
 
 /// A window that was given.
@@ -154,7 +161,7 @@ impl Windows {
         let lock = fs::File::open(folder)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         let (given, devices) = (BTreeMap::new(), BTreeMap::new());
-        let mut windows = Self { books: None, boot, sys: sys.to_owned(), given, devices, _lock: lock };
+        let mut windows = Self { books: None, boot, sys: sys.to_owned(), given, devices, lock };
         let found = match fs::read_to_string(&books) {
             Ok(text) => windows.take_back(&text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
@@ -389,9 +396,12 @@ mod tests {
             Windows::new(root.path()).err().map(|error| error.kind()),
             Some(io::ErrorKind::WouldBlock)
         );
+        // As a program that is being started has it for a moment.
+        let copy = first.lock.try_clone().expect("there is room for one more");
         first.end();
         drop(first);
         assert!(Windows::new(root.path()).is_ok());
+        drop(copy);
     }
 
     #[test]
