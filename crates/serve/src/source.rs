@@ -31,6 +31,7 @@ use forerun_core::units::{BLOCK_BYTES, Block, Disk, Extent, Nanos};
 pub(crate) use journal::{Journal, shares_a_disk};
 use rustls::ClientConfig;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -507,9 +508,14 @@ fn blocks_over(spec: ArraySpec, size: u64) -> u64 {
 
 /// Which file or device a name means; an address means none.
 pub(crate) fn which(path: &Path) -> Option<(bool, u64, u64)> {
-    let about = std::fs::metadata(path).ok()?;
+    identity(path).ok()
+}
+
+/// Which file or device a name means: whether it is a device, and its number, or that of its file system and its inode.
+fn identity(path: &Path) -> io::Result<(bool, u64, u64)> {
+    let about = std::fs::metadata(path)?;
     let block = about.file_type().is_block_device();
-    Some(if block { (true, about.rdev(), 0) } else { (false, about.dev(), about.ino()) })
+    Ok(if block { (true, about.rdev(), 0) } else { (false, about.dev(), about.ino()) })
 }
 
 /// Refuses members that are one: the same file under whatever name, or the same address.
@@ -659,12 +665,12 @@ fn open_object(address: &str, read_only: bool) -> Result<(Box<dyn Backend>, u64)
 }
 
 /// What to do where nobody was reached, in brackets.
-const fn unreached(why: std::io::ErrorKind) -> &'static str {
+const fn unreached(why: io::ErrorKind) -> &'static str {
     match why {
-        std::io::ErrorKind::TimedOut => {
+        io::ErrorKind::TimedOut => {
             " (nobody answered in ten seconds as a server of NBD does: check host and port, and that no firewall is between)"
         }
-        std::io::ErrorKind::ConnectionRefused | std::io::ErrorKind::NotFound => {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
             " (nobody listens there: start its server, or check the address)"
         }
         _ => "",
@@ -686,7 +692,7 @@ fn open_far(address: Address, how: &Opening) -> Result<Remote, ServeError> {
         return Err(ServeError::option("--over", format!("{} is empty", shown(&path))));
     }
     if far.agreed().is_read_only() && !how.read_only {
-        let refused = std::io::Error::from(std::io::ErrorKind::ReadOnlyFilesystem);
+        let refused = io::Error::from(io::ErrorKind::ReadOnlyFilesystem);
         return Err(problem(refused, " (its server refuses writes: serve it with --read-only)"));
     }
     if !(how.read_only || how.unsafe_no_flush || far.agreed().can_flush() || far.agreed().can_fua()) {

@@ -568,17 +568,15 @@ fn find_names(learner: &mut Learner) {
         return;
     }
     let mounts = names::Mounts::of_this_process();
-    let (mut numbered_anew, wanted): (BTreeSet<_>, BTreeSet<_>) =
+    let (numbered_anew, wanted): (BTreeSet<_>, BTreeSet<_>) =
         wanted.into_iter().partition(|file| learner.has_subvolumes(*file));
     let mut found = names::walk(&[], &wanted, &mounts);
     // What was just read is in memory, and its namesake in another subvolume is not.
-    let all = numbered_anew.len();
-    let by_handle = subvolume::find(&numbered_anew, &mounts);
-    numbered_anew.retain(|file| !by_handle.contains_key(file));
+    let (by_handle, left) = subvolume::find(&numbered_anew, &mounts);
     found.extend(by_handle);
     // A few that are nowhere are files that are no more: they are not worth a walk.
-    if numbered_anew.len() * UNFOUND_ONE_IN > all {
-        found.extend(names::walk_subvolumes(&numbered_anew, &mounts, &snapshot::is_in_memory));
+    if left.len() * UNFOUND_ONE_IN > numbered_anew.len() {
+        found.extend(names::walk_subvolumes(&left, &mounts, &snapshot::is_in_memory));
     }
     learner.name(found.into_iter().map(|(file, path)| (file, path.to_string_lossy().into_owned())));
 }

@@ -157,6 +157,8 @@ pub(crate) struct Learner {
     pub(crate) firsts: Option<Firsts>,
     /// Names files meanwhile.
     pub(crate) naming: Option<Naming>,
+    /// What that has named.
+    named: BTreeMap<FileId, File>,
     /// Events of a look, while both tell: in the order of time before anything is made of them.
     both: Vec<(u64, u32, Touch)>,
     own: u32,
@@ -194,6 +196,7 @@ impl Learner {
             parts: None,
             firsts: None,
             naming: None,
+            named: BTreeMap::new(),
             both: Vec::new(),
             own: std::process::id(),
             batch: Vec::new(),
@@ -406,8 +409,7 @@ impl Learner {
         let mut places: BTreeMap<FileId, u32> = BTreeMap::new();
         let known = std::mem::take(&mut self.known).into_iter();
         let known: Vec<_> = known.filter(|(_, known)| !known.stretches.is_empty()).collect();
-        let named = self.naming.take().map(Naming::end).unwrap_or_default();
-        let entries = self.entries(&known.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [trusted, &named]);
+        let entries = self.entries(&known.iter().map(|(id, _)| *id).collect::<Vec<_>>(), trusted);
         for ((id, known), entry) in known.into_iter().zip(entries) {
             let Some(volume) = self.volumes.by_device(id.major, id.minor) else { continue };
             let device = FileId { inode: 0, ..id };
@@ -430,8 +432,8 @@ impl Learner {
 
     /// What is to be kept of these files, looked up by all processors: whoever waits for the command waits for that. What was named while it ran
     /// is looked at once more.
-    fn entries(&self, ids: &[FileId], [trusted, named]: [&BTreeMap<FileId, File>; 2]) -> Vec<Option<File>> {
-        let (volumes, paths) = (&self.volumes, &self.paths);
+    fn entries(&self, ids: &[FileId], trusted: &BTreeMap<FileId, File>) -> Vec<Option<File>> {
+        let (volumes, paths, named) = (&self.volumes, &self.paths, &self.named);
         let roots: BTreeMap<FileId, Option<OwnedFd>> = ids
             .iter()
             .map(|id| FileId { inode: 0, ..*id })
@@ -442,9 +444,10 @@ impl Learner {
         let entry = |id: &FileId| {
             let volume = volumes.by_device(id.major, id.minor).filter(|of| of.metadata_file() != *id)?;
             let root = roots.get(&FileId { inode: 0, ..*id }).and_then(Option::as_ref).map(OwnedFd::as_fd);
-            let path = paths.get(id).map(Path::new);
-            let named = || named.get(id).filter(|file| naming::is_so(file));
-            let known = trusted.get(id).or_else(named).cloned();
+            let named = named.get(id);
+            // It was there a moment ago, whatever has been done to it since.
+            let path = paths.get(id).map(Path::new).or_else(|| named.map(|file| file.path.as_path()));
+            let known = trusted.get(id).or_else(|| named.filter(|file| naming::is_so(file))).cloned();
             known.or_else(|| volumes::identify_below(volume, root, id.inode, path))
         };
         let all = |part: &[FileId]| part.iter().map(entry).collect::<Vec<_>>();
@@ -470,7 +473,8 @@ impl Learner {
         let nameless = |id: &FileId| {
             let volume = self.volumes.by_device(id.major, id.minor);
             !self.paths.contains_key(id)
-                && volume.is_some_and(|volume| !volume.finds_by_inode() && *id != volume.metadata_file())
+                && !self.named.contains_key(id)
+                && volume.is_some_and(|volume| !volume.finds_by_inode() && volume.may_be_a_file(id.inode))
         };
         self.known.keys().filter(|id| nameless(id)).copied().collect()
     }
@@ -493,6 +497,7 @@ impl Learner {
     /// The end: everything that came is in order now.
     pub(crate) fn close(&mut self) {
         self.merge();
+        self.named = self.naming.take().map(Naming::end).unwrap_or_default();
         let read = self.written.read_until(u64::MAX);
         self.loads(read);
         self.settle(u64::MAX);
@@ -734,7 +739,7 @@ mod tests {
         }
         learner.volumes = Volumes::of(vec![volume]);
         let none = BTreeMap::new();
-        let found = learner.entries(&ids, [&none, &none]);
+        let found = learner.entries(&ids, &none);
         let sizes = found.iter().map(|file| file.as_ref().map(|file| (file.inode, file.state.size)));
         let wanted = ids.iter().zip(1..).map(|(id, size)| Some((id.inode, size)));
         assert_eq!(sizes.collect::<Vec<_>>(), wanted.collect::<Vec<_>>());
@@ -747,8 +752,8 @@ mod tests {
                 File { runs: vec![Run { first: 0, pages: 1, rank: 0, seen: 1 }], state, ..file.clone()? },
             ))
         };
-        let named = ids.iter().zip(&found).filter_map(before).collect();
-        let again = learner.entries(&ids, [&none, &named]).into_iter().flatten();
+        learner.named = ids.iter().zip(&found).filter_map(before).collect();
+        let again = learner.entries(&ids, &none).into_iter().flatten();
         let kept = again.filter(|file| !file.runs.is_empty()).map(|file| file.state.size);
         assert_eq!(
             kept.collect::<Vec<_>>(),

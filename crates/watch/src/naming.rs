@@ -3,6 +3,8 @@
 //! To name a file takes six calls of the system; whether what they said is still so takes one, and that one is left for the end. What changed in between,
 //! and what there was no time for, is named then.
 
+use crate::names::Mounts;
+use crate::subvolume::Subvolumes;
 use crate::volumes::{self, Volumes};
 use forerun_manifest::{File, FileState};
 use forerun_trace::assemble::FileId;
@@ -68,15 +70,24 @@ fn names(asked: &Receiver<Asked>, volumes: &Volumes, over: &AtomicBool) -> BTree
     let mut named = BTreeMap::new();
     while let Ok(first) = asked.recv() {
         let mut roots: BTreeMap<(u32, u32), Option<OwnedFd>> = BTreeMap::new();
+        let mut subvolumes: BTreeMap<(u32, u32), Subvolumes> = BTreeMap::new();
         for (id, path) in std::iter::once(first).chain(asked.try_iter().take(AT_ONCE - 1)) {
             if over.load(Ordering::Relaxed) {
                 return named;
             }
+            let device = (id.major, id.minor);
             let Some(volume) = volumes.by_device(id.major, id.minor) else { continue };
-            let root = roots.entry((id.major, id.minor)).or_insert_with(|| volumes::root(volume).ok());
+            let root = roots.entry(device).or_insert_with(|| volumes::root(volume).ok());
             let root = root.as_ref().map(OwnedFd::as_fd);
+            let of = |device| Subvolumes::of(device, &Mounts::of_this_process());
+            let found = match path {
+                None if volume.has_subvolumes() => {
+                    subvolumes.entry(device).or_insert_with(|| of(device)).path(id.inode)
+                }
+                path => path,
+            };
             named.extend(
-                volumes::identify_below(volume, root, id.inode, path.as_deref()).map(|file| (id, file)),
+                volumes::identify_below(volume, root, id.inode, found.as_deref()).map(|file| (id, file)),
             );
         }
     }

@@ -1,9 +1,10 @@
-//! Files of a btrfs by their number, in the subvolumes that are mounted, without a walk over all of it.
+//! Files of a btrfs by their number, without a walk over all of it.
 //!
-//! Each subvolume counts its inodes anew, and an event tells the number alone. So a file is looked up by handle in each subvolume that is mounted
+//! Each subvolume counts its inodes anew, and an event tells the number alone. So a file is looked up by handle in each subvolume
 //! (`FILEID_BTRFS_WITHOUT_PARENT`: number, subvolume, and generation 0, which is any), and the one is taken of which pages are in memory, since it was
-//! just read. Where that is none, or several, a walk has to tell (`names::walk_subvolumes`). Of a file in a subvolume that is not mounted by itself a
-//! namesake that is in memory too would be taken: what is read ahead for it then is read for nothing.
+//! just read. Which subvolumes there are the file system tells whoever administers it (`CAP_SYS_ADMIN`); to others those are known that are mounted by
+//! themselves. Where there are more than [`SUBVOLUMES_MAX`] it is those as well, since each look may have to read: then a walk has to tell of what is
+//! found in none of them, or in several (`names::walk_subvolumes`), and a namesake that is in memory too would be taken for a file in one of the rest.
 
 use crate::names::Mounts;
 use crate::{snapshot, sys};
@@ -16,45 +17,100 @@ use std::path::{Path, PathBuf};
 
 /// `FILEID_BTRFS_WITHOUT_PARENT`.
 const HANDLE_BTRFS: i32 = 0x4d;
-/// Files that are looked up like this: each takes some ten calls of the kernel for each subvolume, and of many a walk is quicker.
+/// The one that each btrfs has (`BTRFS_FS_TREE_OBJECTID`).
+const TOP: u64 = 5;
+/// The least number that a file can have; under those below a btrfs keeps the pages of its trees (`BTRFS_FIRST_FREE_OBJECTID`).
+pub(crate) const FIRST_FILE: u64 = 256;
+/// Files that are looked up like this where that may not be all of them: each takes some ten calls of the kernel, and of many a walk is quicker.
 const FILES_MAX: usize = 1_024;
 /// Subvolumes of a file system in which they are looked up.
 const SUBVOLUMES_MAX: usize = 8;
 
-/// Paths of those of `wanted` that can be told like this.
-pub(crate) fn find(wanted: &BTreeSet<FileId>, mounts: &Mounts) -> BTreeMap<FileId, PathBuf> {
-    if wanted.len() > FILES_MAX {
-        return BTreeMap::new();
-    }
-    let devices: BTreeSet<(u32, u32)> = wanted.iter().map(|file| (file.major, file.minor)).collect();
-    let mut found = BTreeMap::new();
-    for device in devices {
+/// The subvolumes of one file system. Their folders are open for as long as this is kept, which keeps it from being unmounted.
+pub(crate) struct Subvolumes {
+    /// Those that are mounted by themselves, and where.
+    mounted: Vec<(u64, OwnedFd)>,
+    /// Others.
+    inner: Vec<u64>,
+    /// There are no more.
+    all: bool,
+}
+
+impl Subvolumes {
+    /// Those of a device.
+    pub(crate) fn of(device: (u32, u32), mounts: &Mounts) -> Self {
         let open = |at: &Path| sys::open(at, libc::O_RDONLY | libc::O_DIRECTORY).ok();
-        let mounted = mounts.subvolumes(device);
-        let roots: Vec<(u64, OwnedFd)> = mounted
-            .into_iter()
-            .take(SUBVOLUMES_MAX)
-            .filter_map(|(number, at)| Some((number, open(at)?)))
-            .collect();
-        for file in wanted.iter().filter(|file| (file.major, file.minor) == device) {
-            let mut here = roots.iter().filter_map(|(number, root)| within(*number, root, file.inode));
-            if let (Some(path), None) = (here.next(), here.next()) {
-                found.insert(*file, path);
+        let mounted = mounts.subvolumes(device).into_iter().take(SUBVOLUMES_MAX);
+        let mounted: Vec<_> = mounted.filter_map(|(number, at)| Some((number, open(at)?))).collect();
+        // Whoever may not open by handle finds nothing, in however many.
+        let may = mounted.first().filter(|(number, root)| by_number(*number, root, FIRST_FILE).is_some());
+        let told = may.and_then(|(_, root)| sys::btrfs_subvolumes(root.as_fd(), SUBVOLUMES_MAX).ok());
+        // The top one is one of them, and not told.
+        let told = told.filter(|told| told.len() < SUBVOLUMES_MAX);
+        let all = told.is_some();
+        let is_mounted = |number: &u64| mounted.iter().any(|(mounted, _)| mounted == number);
+        let inner = told.into_iter().flat_map(|told| std::iter::once(TOP).chain(told));
+        let inner = inner.filter(|number| !is_mounted(number)).collect();
+        Self { mounted, inner, all }
+    }
+
+    /// The path of the regular file with this number of which pages are in memory, if it is one.
+    pub(crate) fn path(&self, inode: u64) -> Option<PathBuf> {
+        let mounted = self.mounted.iter().map(|(number, root)| within(*number, root, inode));
+        // Of one that is not mounted by itself the path leads through the one in which it lies.
+        let through = |number: &u64| self.mounted.iter().find_map(|(_, root)| within(*number, root, inode));
+        let mut here = mounted.chain(self.inner.iter().map(through)).flatten();
+        here.next().filter(|_| here.next().is_none())
+    }
+}
+
+/// Paths of those of `wanted` that can be told like this, and those of which a walk might tell more.
+pub(crate) fn find(
+    wanted: &BTreeSet<FileId>,
+    mounts: &Mounts,
+) -> (BTreeMap<FileId, PathBuf>, BTreeSet<FileId>) {
+    let devices: BTreeSet<(u32, u32)> = wanted.iter().map(|file| (file.major, file.minor)).collect();
+    let (mut found, mut left) = (BTreeMap::new(), BTreeSet::new());
+    for device in devices {
+        let subvolumes = Subvolumes::of(device, mounts);
+        let of_it = wanted.iter().filter(|file| (file.major, file.minor) == device);
+        if !subvolumes.all && of_it.clone().count() > FILES_MAX {
+            left.extend(of_it.copied());
+            continue;
+        }
+        for file in of_it {
+            match subvolumes.path(file.inode) {
+                Some(path) => drop(found.insert(*file, path)),
+                None if subvolumes.all => {}
+                None => drop(left.insert(*file)),
             }
         }
     }
-    found
+    (found, left)
+}
+
+/// Whatever has this number in a subvolume: the least of all is its folder.
+fn by_number(subvolume: u64, root: &OwnedFd, inode: u64) -> Option<OwnedFd> {
+    let handle = [&inode.to_ne_bytes()[..], &subvolume.to_ne_bytes(), &[0; 4]].concat();
+    sys::open_by_handle(root.as_fd(), HANDLE_BTRFS, &handle, libc::O_PATH).ok()
 }
 
 /// The path of a regular file with this number in a subvolume, if pages of it are in memory.
 fn within(subvolume: u64, root: &OwnedFd, inode: u64) -> Option<PathBuf> {
-    let handle = [&inode.to_ne_bytes()[..], &subvolume.to_ne_bytes(), &[0; 4]].concat();
-    let place = fs::File::from(sys::open_by_handle(root.as_fd(), HANDLE_BTRFS, &handle, libc::O_PATH).ok()?);
+    let place = fs::File::from(by_number(subvolume, root, inode)?);
     if !place.metadata().is_ok_and(|data| data.is_file() && data.ino() == inode) {
         return None;
     }
     let path = fs::read_link(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()?;
     // A file that is nowhere in the tree, or no more, has no path that another could open.
     let is_there = fs::symlink_metadata(&path).is_ok_and(|there| there.is_file() && there.ino() == inode);
-    (is_there && snapshot::is_in_memory(&path)).then_some(path)
+    (is_there && is_in_memory(place.into(), &path)).then_some(path)
+}
+
+/// Whether pages of a file are in memory: by one call, where the kernel has it.
+fn is_in_memory(place: OwnedFd, path: &Path) -> bool {
+    let flags = libc::O_RDONLY | libc::O_NONBLOCK;
+    let open = sys::reopen(&place, flags | libc::O_NOATIME).or_else(|_| sys::reopen(&place, flags));
+    let here = open.and_then(|open| sys::cached(open.as_fd(), 0, u64::MAX));
+    here.map_or_else(|_| snapshot::is_in_memory(path), |pages| pages > 0)
 }

@@ -4,6 +4,8 @@
 //! of Linux's ABI (include/uapi/linux/fs.h, fiemap.h), which is stable.
 #![expect(unsafe_code, reason = "these calls have no safe interface")]
 
+use crate::sample::{u32_at, u64_at};
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -19,6 +21,17 @@ const IOC_GETFSUUID: libc::c_ulong = 0x8011_1500;
 const IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
 /// `XFS_IOC_BULKSTAT`: `_IOR('X', 127, struct xfs_bulkstat_req)`, Linux 5.3.
 const IOC_XFS_BULKSTAT: libc::c_ulong = 0x8040_587F;
+/// `BTRFS_IOC_TREE_SEARCH`: `_IOWR(0x94, 17, struct btrfs_ioctl_search_args)`.
+const IOC_BTRFS_SEARCH: libc::c_ulong = 0xD000_9411;
+/// The tree of all trees of a btrfs, and the kind of its items that say in which subvolume another one lies.
+const BTRFS_ROOTS: u64 = 1;
+const BTRFS_ROOT_BACKREF: u32 = 144;
+/// The least and the largest number of a subvolume but the top one.
+const BTRFS_NUMBERS: [u64; 2] = [256, u64::MAX - 255];
+/// Bytes of the head of what a search found.
+const BTRFS_FOUND_HEAD: usize = 32;
+/// Searches for subvolumes at most, each of which finds six or more.
+const BTRFS_SEARCHES_MAX: usize = 16;
 /// `cachestat`, the same number on every architecture but alpha.
 const SYS_CACHESTAT: libc::c_long = 451;
 /// Largest handle (`MAX_HANDLE_SZ`).
@@ -61,6 +74,21 @@ struct XfsBulkstat {
     answer_reserved: [u64; 7],
 }
 const _: () = assert!(size_of::<XfsBulkstat>() == 64 + 192);
+
+/// `struct btrfs_ioctl_search_args`.
+#[repr(C)]
+struct BtrfsSearch {
+    tree: u64,
+    objects: [u64; 2],
+    offsets: [u64; 2],
+    transactions: [u64; 2],
+    kinds: [u32; 2],
+    items: u32,
+    unused: u32,
+    reserved: [u64; 4],
+    found: [u8; 3_992],
+}
+const _: () = assert!(size_of::<BtrfsSearch>() == 4_096);
 
 /// `struct fiemap_extent`.
 #[repr(C)]
@@ -265,6 +293,57 @@ pub(crate) fn xfs_generation(root: BorrowedFd<'_>, inode: u64) -> io::Result<Opt
     Ok(is_it.then_some(ask.answer_generation))
 }
 
+/// Numbers of the subvolumes of a btrfs, without the top one, `most` and one at most. `root` is any file of it.
+///
+/// # Errors
+/// What the system said: `EPERM` without `CAP_SYS_ADMIN`, `ENOTTY` where it is no btrfs.
+pub(crate) fn btrfs_subvolumes(root: BorrowedFd<'_>, most: usize) -> io::Result<Vec<u64>> {
+    let mut ask = BtrfsSearch {
+        tree: BTRFS_ROOTS,
+        objects: BTRFS_NUMBERS,
+        offsets: [0, u64::MAX],
+        transactions: [0, u64::MAX],
+        kinds: [BTRFS_ROOT_BACKREF; 2],
+        items: 0,
+        unused: 0,
+        reserved: [0; 4],
+        found: [0; 3_992],
+    };
+    let mut told = BTreeSet::new();
+    for _ in 0..BTRFS_SEARCHES_MAX {
+        ask.items = u32::MAX;
+        // SAFETY: the kernel reads one request of ours and writes no more than it has room for.
+        if unsafe { libc::ioctl(root.as_raw_fd(), IOC_BTRFS_SEARCH as _, &raw mut ask) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let Some(next) = take_found(&ask.found, ask.items, &mut told) else {
+            return Ok(told.into_iter().collect());
+        };
+        if told.len() > most {
+            return Ok(told.into_iter().take(most + 1).collect());
+        }
+        ask.objects[0] = next;
+    }
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Takes the numbers of subvolumes from what a search found; returns where the next one begins, or `None` where nothing was found.
+fn take_found(mut rest: &[u8], items: u32, told: &mut BTreeSet<u64>) -> Option<u64> {
+    let mut next = None;
+    for _ in 0..items {
+        let (head, behind) = rest.split_at_checked(BTRFS_FOUND_HEAD)?;
+        let number = u64_at(head, 8)?;
+        // Items of other kinds lie between those of two numbers, and are told too. Each number has one of ours.
+        let kind = u32_at(head, 24)?;
+        if kind == BTRFS_ROOT_BACKREF {
+            told.insert(number);
+        }
+        next = Some(if kind < BTRFS_ROOT_BACKREF { number } else { number + 1 });
+        rest = behind.get(u32_at(head, 28)? as usize..)?;
+    }
+    next
+}
+
 /// The UUID of the file system that holds an open file; `None` where it does not tell.
 pub(crate) fn fs_uuid(file: BorrowedFd<'_>) -> Option<[u8; 16]> {
     let mut answer = FsUuid::default();
@@ -388,6 +467,32 @@ fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
 mod tests {
     use super::*;
     use std::os::unix::fs::FileExt as _;
+
+    #[test]
+    fn subvolumes_are_taken_from_among_what_else_a_search_finds_and_the_next_one_misses_none() {
+        // Number, kind, and bytes of each.
+        let found = |items: &[(u64, u32, u32)]| {
+            let item = |&(number, kind, bytes): &(u64, u32, u32)| {
+                let head =
+                    [&[1; 8][..], &number.to_ne_bytes(), &[2; 8], &kind.to_ne_bytes(), &bytes.to_ne_bytes()];
+                [head.concat(), vec![3; bytes as usize]].concat()
+            };
+            items.iter().flat_map(item).collect::<Vec<u8>>()
+        };
+        let take = |bytes: &[u8], items: u32| {
+            let mut told = BTreeSet::new();
+            (take_found(bytes, items, &mut told), told.into_iter().collect::<Vec<_>>())
+        };
+        let all = found(&[(256, 144, 21), (256, 156, 21), (257, 132, 439), (257, 144, 30)]);
+        assert_eq!(take(&all, 4), (Some(258), vec![256, 257]));
+        // What there was no room for comes next.
+        assert_eq!(take(&all, 3), (Some(257), vec![256]));
+        assert_eq!(take(&all, 0), (None, vec![]));
+        // An answer that is shorter than it says is no list.
+        for bytes in 0..all.len() {
+            assert_eq!(take(&all[..bytes], 4).0, None, "{bytes}");
+        }
+    }
 
     #[test]
     fn a_handle_opens_the_file_it_was_taken_of_where_one_may() {

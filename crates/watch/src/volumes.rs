@@ -6,6 +6,7 @@
 
 use crate::bio::DeviceNumber;
 use crate::names::Mounts;
+use crate::subvolume;
 use crate::sys;
 use forerun_manifest::{File, FileState, FileSystem, Stale};
 use forerun_trace::assemble::FileId;
@@ -91,6 +92,11 @@ impl Volume {
     #[must_use]
     pub fn has_subvolumes(&self) -> bool {
         self.kind == "btrfs"
+    }
+
+    /// Whether a file may have this number.
+    pub(crate) fn may_be_a_file(&self, inode: u64) -> bool {
+        inode != u64::MAX && !(self.has_subvolumes() && inode < subvolume::FIRST_FILE)
     }
 
     /// Whether its files are worth reading ahead.

@@ -131,6 +131,10 @@ fn options_that_do_not_fit_are_refused_with_their_place() {
     let typo = write(&folder.join("typo.toml"), "over = 'x'\nscheem = 'none'\n");
     let said = fails(&["config", "show", "--config", &typo], 2);
     assert!(said.contains("typo.toml:2: unknown key `scheem`: did you mean `scheme`?"), "{said}");
+    let binary = folder.join("binary.toml");
+    std::fs::write(&binary, b"over = 'x'\n\xff").expect("written");
+    let said = fails(&["config", "show", "--config", &binary.display().to_string()], 2);
+    assert!(said.contains("binary.toml: it is no text"), "{said}");
     let text =
         std::fs::read_to_string(&config).expect("there").replace("scheme = \"none\"", "scheme = \"clever\"");
     let clever = write(&folder.join("clever.toml"), &text);

@@ -6,6 +6,7 @@
 //! time of change while we ourselves do not write. Looking may take for ever where a file system does not answer, so a
 //! thread looks, and what it has seen is judged when it comes.
 
+use super::journal::OPTION as JOURNAL;
 use crate::backend::{Holes, Reach, Zeroes};
 use crate::error::ServeError;
 use crate::options::Direct;
@@ -142,6 +143,8 @@ impl Files {
                 source: e.into(),
                 remedy: if read_only {
                     " (a program that writes to it has locked it: stop that program)"
+                } else if option == JOURNAL {
+                    " (another program has locked it: stop that program)"
                 } else {
                     " (another program has locked it: stop that program; one that only reads lets us serve with --read-only)"
                 },

@@ -1,19 +1,19 @@
 //! The journal of write-back: a file or a device of this machine, held against others and watched as a member is.
 
 use super::files::Files;
-use super::{Looks, OVER, looks_behind};
+use super::{Looks, OVER, identity, looks_behind, which};
 use crate::back::identity::disks_under;
 use crate::backend::Reach;
 use crate::error::ServeError;
 use crate::options::{Direct, JournalOptions};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Where errors point to.
-const OPTION: &str = "--journal";
+pub(super) const OPTION: &str = "--journal";
 
 /// A journal, open and locked.
 #[derive(Debug)]
@@ -27,23 +27,6 @@ pub(crate) struct Journal {
     looks: Option<Looks>,
 }
 
-/// Which file or device a name means.
-fn identity(path: &Path) -> io::Result<(bool, u64, u64)> {
-    let about = std::fs::metadata(path)?;
-    let block = about.file_type().is_block_device();
-    Ok(if block { (true, about.rdev(), 0) } else { (false, about.dev(), about.ino()) })
-}
-
-/// The number of the device on which the bytes of a name lie.
-fn device_of(path: &Path) -> Option<u64> {
-    let (block, device, _) = identity(path).ok()?;
-    if block {
-        return Some(device);
-    }
-    // A file that is to be made lies where its folder does.
-    Some(device)
-}
-
 fn refuse(path: &Path, why: &str) -> ServeError {
     ServeError::option(OPTION, format!("{}: {why}", path.display()))
 }
@@ -53,11 +36,11 @@ impl Journal {
     pub(crate) fn open(how: &JournalOptions, member: &Path, direct: Direct) -> Result<Self, ServeError> {
         let path = how.path.as_path();
         let made = match (identity(path), how.new) {
-            (Ok(there), _) if identity(member).is_ok_and(|member| member == there) => {
+            (Ok(there), _) if which(member) == Some(there) => {
                 let why = format!("it is what {OVER} names: a journal is another file or device");
                 return Err(refuse(path, &why));
             }
-            (Ok((_, device, _)), _) if identity(member).is_ok_and(|member| member == (true, device, 0)) => {
+            (Ok((_, device, _)), _) if which(member) == Some((true, device, 0)) => {
                 let why = format!("its file system lies on what {OVER} names: a journal lies elsewhere");
                 return Err(refuse(path, &why));
             }
@@ -105,7 +88,7 @@ impl Journal {
             ),
             _ => ServeError::file(path, problem),
         })?;
-        if members.iter().any(|member| identity(member).is_ok_and(|member| member == own)) {
+        if members.iter().any(|member| which(member) == Some(own)) {
             let why = "it is a member of the array: give the journal that the array was made with";
             return Err(refuse(path, why));
         }
@@ -191,7 +174,8 @@ fn make(path: &Path, bytes: u64) -> io::Result<()> {
 
 /// What is said of a journal on a disk that the member lies on too.
 pub(crate) fn shares_a_disk(journal: &Path, member: &Path) -> Option<String> {
-    let (journal_disks, member_disks) = (disks_under(device_of(journal)?), disks_under(device_of(member)?));
+    let disks = |path| which(path).map(|(_, device, _)| disks_under(device));
+    let (journal_disks, member_disks) = (disks(journal)?, disks(member)?);
     let shared = journal_disks.iter().find(|disk| member_disks.contains(disk))?;
     Some(format!(
         "{} is on the same disk as {} ({shared}): nothing is lost by that, and little won, since that disk goes to and fro between them",
@@ -203,6 +187,7 @@ pub(crate) fn shares_a_disk(journal: &Path, member: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt as _;
 
     fn how(path: &Path, new: Option<u64>) -> JournalOptions {
         JournalOptions { path: path.into(), new }
@@ -221,7 +206,7 @@ mod tests {
         journal.stays();
         assert_eq!(std::fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
         let why = Journal::open(&how(&path, None), &member, Direct::Off).expect_err("held").to_string();
-        assert!(why.contains("another program has locked it"), "{why}");
+        assert!(why.contains("another program has locked it") && !why.contains("--read-only"), "{why}");
         drop(journal);
         assert_eq!(Journal::open(&how(&path, None), &member, Direct::Off).expect("there").size, 1 << 20);
     }

@@ -230,5 +230,6 @@ fn writes_that_overlap_do_not_hold_up_a_cached_read() {
     // `make bench-flood` has the machine to itself and holds 10 ms.
     let bound = std::env::var("FORERUN_FLOOD_MS").map_or(4_000, |text| text.parse().expect("milliseconds"));
     assert!(longest < Duration::from_millis(bound), "{longest:?}");
-    assert!(median < Duration::from_millis(bound / 20), "{median:?}");
+    // Of a machine that is busy with other tests there may be two reads in all, one of which was held up: no half of them.
+    assert!(waits.len() < 20 || median < Duration::from_millis(bound / 20), "{median:?}");
 }

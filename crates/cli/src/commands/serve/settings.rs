@@ -160,15 +160,19 @@ impl File {
     /// Reads a file.
     pub(crate) fn read(path: &Path) -> Result<Self, CliError> {
         // Not by its size: a device that never ends has none.
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         let file = forerun_disk::pipe::refuse(path).and_then(|()| std::fs::File::open(path));
         let file = file.map_err(|problem| CliError::file(path, &problem))?;
-        let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+        let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
         read.map_err(|problem| CliError::file(path, &problem))?;
-        if text.len() as u64 > FILE_BYTES_MAX {
+        if bytes.len() as u64 > FILE_BYTES_MAX {
             let what = format!("more than {FILE_BYTES_MAX} bytes, as no configuration has");
             return Err(CliError::usage(&path.display().to_string(), what, ""));
         }
+        let text = String::from_utf8(bytes);
+        let text = text.map_err(|_| {
+            CliError::usage(&path.display().to_string(), "it is no text", "a configuration is TOML in UTF-8")
+        })?;
         Self::parse(path, &text)
     }
 
@@ -409,10 +413,12 @@ fn refused(problem: &clap::Error, layer: &[Setting]) -> CliError {
         let option = format!("--{}", setting.key);
         text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).any(|word| word == option)
     };
-    let line = layer.iter().filter(about).find_map(|setting| match &setting.origin {
+    let lines = layer.iter().filter(about).filter_map(|setting| match &setting.origin {
         Origin::File(path, line) => Some(format!("{}:{line}", path.display())),
         Origin::Default | Origin::CommandLine => None,
     });
+    // Of two that do not go together the later one is the one too many.
+    let line = lines.last();
     let message = one_line(&text);
     match line {
         Some(place) => {
@@ -465,6 +471,8 @@ mod tests {
         let text = "socket = '/run/s'\nstripe = '64K'\nmembers = ['a', 'b']\nstrip = '128K'\ndisks = 4\n";
         let file = effective(text, &[]).err().expect("members have no --strip");
         assert!(file.starts_with("f.toml:"), "{file}");
+        let both = effective("over = 'x'\nsocket = '/run/s'\nlisten = '127.0.0.1:1'\n", &[]).err();
+        assert!(both.as_ref().is_some_and(|both| both.starts_with("f.toml:3: ")), "{both:?}");
         let words = ["--listen", "127.0.0.1:1", "--over", "x", "--array", "raid0:2x64K"];
         let layer = &effective(text, &words).expect("replaced").settings[0];
         for gone in ["socket", "stripe", "members", "strip", "disks"] {
