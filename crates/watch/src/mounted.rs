@@ -3,8 +3,11 @@
 //! The kernel tells whoever has the list of mounts open that it has changed. A number of a device is used again, so a file system is
 //! another one too if its kind or its UUID is; where it tells no UUID, if it is mounted elsewhere.
 
+use crate::names::Mounts;
+use crate::subvolume::Subvolumes;
 use crate::volumes::{Volume, Volumes};
 use rustix::event::{PollFd, PollFlags};
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::sync::Arc;
@@ -83,6 +86,15 @@ impl Mounted {
 /// Those whose files are found by their numbers.
 pub(crate) fn by_number(volumes: &Volumes) -> ByDevice {
     all(volumes).into_iter().filter(|(_, volume)| volume.finds_by_inode()).collect()
+}
+
+/// Those, and those whose files are found by number beside one that was just read.
+pub(crate) fn by_number_beside(volumes: &Volumes) -> ByDevice {
+    let mut found = all(volumes);
+    let mounts = LazyCell::new(Mounts::of_this_process);
+    let is_open = |at| Subvolumes::of(at, &mounts).are_open();
+    found.retain(|at, volume| volume.finds_by_inode() || volume.has_subvolumes() && is_open(*at));
+    found
 }
 
 /// All of them.

@@ -12,11 +12,13 @@
 //!
 //! What was read ahead is no miss, so nobody would tell where the reader is, nor whether it wants what it gets: that is what marks
 //! are for. They are a sample of the files, and the cost test: eight marks may be out that nobody came to, and two more for
-//! each that was come to. Each of them is waited for, so where nearly all are come to only one file in sixteen is left out. Only files of up to 256 KiB with the owner and mode of the one that was seen are read. Files are opened by number (ext4),
-//! by workers, which do not wait for what they ask for. The upper half decides, its workers act; nothing is kept open.
+//! each that was come to. Each of them is waited for, so where nearly all are come to only one file in sixteen is left out. Only files of up to 256 KiB with the owner and mode of the one that was seen are read. Files are opened by number (ext4,
+//! XFS, btrfs in the subvolume of the one that was seen), by workers, which do not wait for what they ask for. The upper half decides, its workers act; nothing is kept open.
 
 use crate::mounted::{self, ByDevice, News};
+use crate::names::Mounts;
 use crate::payers::Charge;
+use crate::subvolume::Subvolumes;
 use crate::volumes::{self, Volume, Volumes};
 use forerun_trace::assemble::FileId;
 use std::cell::LazyCell;
@@ -226,7 +228,7 @@ impl Neighbours {
     pub(crate) fn new(volumes: &Volumes, observe: bool, charge: &Charge) -> Self {
         Self {
             trails: BTreeMap::new(),
-            volumes: mounted::by_number(volumes),
+            volumes: mounted::by_number_beside(volumes),
             charge: charge.clone(),
             jobs: (!observe).then_some(LazyCell::new(workers)),
             busy: 0,
@@ -236,7 +238,7 @@ impl Neighbours {
 
     /// Other file systems are mounted.
     pub(crate) fn mounted(&mut self, news: &News) {
-        self.volumes = mounted::by_number(&news.volumes);
+        self.volumes = mounted::by_number_beside(&news.volumes);
         self.trails.retain(|(_, device), _| !news.others.contains(device));
     }
 
@@ -309,9 +311,18 @@ fn work(queue: &Mutex<Receiver<Job>>) {
 
 /// Asks for whole files that are like one.
 fn read(job: &Job) {
+    let device = (job.volume.device.major(), job.volume.device.minor());
+    let has_subvolumes = job.volume.has_subvolumes();
+    let subvolumes = has_subvolumes.then(|| Subvolumes::of(device, &Mounts::of_this_process()));
+    // Its first page is being loaded, by which it is told from its namesakes.
+    let subvolume = subvolumes.as_ref().and_then(|all| all.holding(job.like));
+    let open = |inode: u64| match &subvolume {
+        Some(of) => of.open(inode),
+        None if has_subvolumes => None,
+        None => volumes::open_number(&job.volume, inode, None).ok(),
+    };
     let kind = |inode: u64| {
-        let file = volumes::open_number(&job.volume, inode, None).ok()?;
-        let file = fs::File::from(file);
+        let file = fs::File::from(open(inode)?);
         let data = file.metadata().ok()?;
         Some((file, (data.uid(), data.gid(), data.mode()), data.len()))
     };

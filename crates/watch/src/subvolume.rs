@@ -7,7 +7,7 @@
 //! found in none of them, or in several (`names::walk_subvolumes`), and a namesake that is in memory too would be taken for a file in one of the rest.
 
 use crate::names::Mounts;
-use crate::{snapshot, sys};
+use crate::{snapshot, sys, volumes};
 use forerun_trace::assemble::FileId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -43,24 +43,71 @@ impl Subvolumes {
         let mounted = mounts.subvolumes(device).into_iter().take(SUBVOLUMES_MAX);
         let mounted: Vec<_> = mounted.filter_map(|(number, at)| Some((number, open(at)?))).collect();
         // Whoever may not open by handle finds nothing, in however many.
-        let may = mounted.first().filter(|(number, root)| by_number(*number, root, FIRST_FILE).is_some());
+        let mut of = Self { mounted, inner: Vec::new(), all: false };
+        let may = of.mounted.first().filter(|_| of.are_open());
         let told = may.and_then(|(_, root)| sys::btrfs_subvolumes(root.as_fd(), SUBVOLUMES_MAX).ok());
         // The top one is one of them, and not told.
         let told = told.filter(|told| told.len() < SUBVOLUMES_MAX);
-        let all = told.is_some();
-        let is_mounted = |number: &u64| mounted.iter().any(|(mounted, _)| mounted == number);
+        of.all = told.is_some();
+        let is_mounted = |number: &u64| of.mounted.iter().any(|(mounted, _)| mounted == number);
         let inner = told.into_iter().flat_map(|told| std::iter::once(TOP).chain(told));
-        let inner = inner.filter(|number| !is_mounted(number)).collect();
-        Self { mounted, inner, all }
+        of.inner = inner.filter(|number| !is_mounted(number)).collect();
+        of
+    }
+
+    /// Whether files are found by their numbers.
+    pub(crate) fn are_open(&self) -> bool {
+        self.mounted.first().is_some_and(|(number, root)| by_number(*number, root, FIRST_FILE).is_some())
     }
 
     /// The path of the regular file with this number of which pages are in memory, if it is one.
     pub(crate) fn path(&self, inode: u64) -> Option<PathBuf> {
-        let mounted = self.mounted.iter().map(|(number, root)| within(*number, root, inode));
+        self.only(inode).map(|(_, path)| path)
+    }
+
+    /// The one in which that file lies.
+    pub(crate) fn holding(&self, inode: u64) -> Option<Subvolume<'_>> {
+        self.only(inode).map(|(subvolume, _)| subvolume)
+    }
+
+    fn only<'a>(&'a self, inode: u64) -> Option<(Subvolume<'a>, PathBuf)> {
+        let within = |subvolume: Subvolume<'a>| subvolume.path(inode).map(|path| (subvolume, path));
+        let mounted = self.mounted.iter().map(|(number, root)| within(Subvolume { number: *number, root }));
         // Of one that is not mounted by itself the path leads through the one in which it lies.
-        let through = |number: &u64| self.mounted.iter().find_map(|(_, root)| within(*number, root, inode));
+        let through = |&number| self.mounted.iter().find_map(|(_, root)| within(Subvolume { number, root }));
         let mut here = mounted.chain(self.inner.iter().map(through)).flatten();
         here.next().filter(|_| here.next().is_none())
+    }
+}
+
+/// One of them, and a folder below which its files have their paths.
+#[derive(Clone, Copy)]
+pub(crate) struct Subvolume<'a> {
+    number: u64,
+    root: &'a OwnedFd,
+}
+
+impl Subvolume<'_> {
+    /// The regular file with this number in it, to be read.
+    pub(crate) fn open(&self, inode: u64) -> Option<OwnedFd> {
+        volumes::to_read(&self.place(inode)?).ok()
+    }
+
+    fn place(&self, inode: u64) -> Option<OwnedFd> {
+        let place = fs::File::from(by_number(self.number, self.root, inode)?);
+        let is_it = place.metadata().is_ok_and(|data| data.is_file() && data.ino() == inode);
+        is_it.then(|| place.into())
+    }
+
+    /// Its path, if pages of it are in memory.
+    fn path(&self, inode: u64) -> Option<PathBuf> {
+        let place = self.place(inode)?;
+        let path = fs::read_link(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()?;
+        // A file that is nowhere in the tree, or no more, has no path that another could open.
+        let which = |data: &fs::Metadata| (data.dev(), data.ino());
+        let own = fs::File::from(place.try_clone().ok()?).metadata().ok()?;
+        let is_there = fs::symlink_metadata(&path).is_ok_and(|there| which(&there) == which(&own));
+        (is_there && is_in_memory(&place, &path)).then_some(path)
     }
 }
 
@@ -95,22 +142,8 @@ fn by_number(subvolume: u64, root: &OwnedFd, inode: u64) -> Option<OwnedFd> {
     sys::open_by_handle(root.as_fd(), HANDLE_BTRFS, &handle, libc::O_PATH).ok()
 }
 
-/// The path of a regular file with this number in a subvolume, if pages of it are in memory.
-fn within(subvolume: u64, root: &OwnedFd, inode: u64) -> Option<PathBuf> {
-    let place = fs::File::from(by_number(subvolume, root, inode)?);
-    if !place.metadata().is_ok_and(|data| data.is_file() && data.ino() == inode) {
-        return None;
-    }
-    let path = fs::read_link(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()?;
-    // A file that is nowhere in the tree, or no more, has no path that another could open.
-    let is_there = fs::symlink_metadata(&path).is_ok_and(|there| there.is_file() && there.ino() == inode);
-    (is_there && is_in_memory(place.into(), &path)).then_some(path)
-}
-
 /// Whether pages of a file are in memory: by one call, where the kernel has it.
-fn is_in_memory(place: OwnedFd, path: &Path) -> bool {
-    let flags = libc::O_RDONLY | libc::O_NONBLOCK;
-    let open = sys::reopen(&place, flags | libc::O_NOATIME).or_else(|_| sys::reopen(&place, flags));
-    let here = open.and_then(|open| sys::cached(open.as_fd(), 0, u64::MAX));
+fn is_in_memory(place: &OwnedFd, path: &Path) -> bool {
+    let here = volumes::to_read(place).and_then(|open| sys::cached(open.as_fd(), 0, u64::MAX));
     here.map_or_else(|_| snapshot::is_in_memory(path), |pages| pages > 0)
 }

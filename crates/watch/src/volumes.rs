@@ -270,7 +270,10 @@ fn state(file: &OwnedFd, data: &fs::Metadata) -> FileState {
 }
 
 /// Opens what a place stands for, to be read, without changing its time of access where one may.
-fn to_read(place: &OwnedFd) -> io::Result<OwnedFd> {
+///
+/// # Errors
+/// What the system said.
+pub(crate) fn to_read(place: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = libc::O_RDONLY | libc::O_NONBLOCK;
     sys::reopen(place, flags | libc::O_NOATIME).or_else(|_| sys::reopen(place, flags))
 }

@@ -310,9 +310,50 @@ fn a_file_is_not_taken_for_its_namesake_in_the_subvolume_that_is_mounted() {
     // Both are in memory, so nobody can tell which was read.
     let files = shown["files"].as_array().expect("a list");
     assert!(!files.iter().any(|file| file["path"] == top.as_str()), "{shown}");
-    // With its namesake out of memory it is the one.
+    // With its namesake out of memory it is the one. What is known of the run before is in memory, so it would not be watched.
+    std::fs::remove_dir_all(disk.folder.path().join("state")).expect("it was kept");
     disk.cold();
     let Some(shown) = disk.known_of_cat(&read) else { return };
     let files = shown["files"].as_array().expect("a list");
     assert!(files.iter().any(|file| file["path"] == read.as_str()), "{shown}");
+}
+
+/// Reads small files one after the other, and does something else in between.
+const SMALL: &str = "import sys, time
+for path in sys.argv[1:]:
+    open(path, 'rb').read()
+    time.sleep(0.005)
+";
+
+#[test]
+fn small_files_beside_those_that_a_first_run_reads_are_read_too_on_each_file_system() {
+    for kind in ["ext4", "xfs", "btrfs"] {
+        let Some(disk) = Disk::new(kind) else {
+            skipped(&format!("needs root, a loop device and mkfs.{kind}"));
+            continue;
+        };
+        let folder = format!("{}/few", disk.mount);
+        std::fs::create_dir(&folder).expect("room");
+        let files: Vec<String> =
+            (0..96).map(|at| file(Path::new(&folder), &format!("{at:02}"), 12 << 10)).collect();
+        disk.cold();
+        let (read, rest) = files.split_at(64);
+        let state = disk.folder.path().join("state").display().to_string();
+        let words = ["watch", "--json", "--state", &state, "--", "python3", "-c", SMALL];
+        let read: Vec<&str> = read.iter().map(String::as_str).collect();
+        let done = forerun(&[&words[..], &read[..]].concat()).output().expect("it runs");
+        if done.status.code() != Some(0) {
+            return skipped("needs the kernel's tracepoints, and python3");
+        }
+        let told: serde_json::Value = serde_json::from_slice(&done.stdout).expect("an object");
+        assert!(told["beside_files"].as_u64().is_some_and(|files| files >= 16), "{kind}: {told}");
+        // Nobody has read these.
+        let kept = disk.folder.path().join("m.manifest").display().to_string();
+        let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+        forerun(&[&["manifest", "snapshot", "--quiet", "-o", &kept][..], &rest[..]].concat())
+            .assert()
+            .code(0);
+        let shown = json(&["manifest", "show", &kept, "--json"]);
+        assert!(shown["file_pages"].as_u64().is_some_and(|pages| pages >= 3), "{kind}: {shown}");
+    }
 }
