@@ -7,7 +7,8 @@
 //! found in none of them, or in several (`names::walk_subvolumes`), and a namesake that is in memory too would be taken for a file in one of the rest.
 
 use crate::names::Mounts;
-use crate::{snapshot, sys, volumes};
+use crate::volumes::{self, FIRST_FILE};
+use crate::{snapshot, sys};
 use forerun_trace::assemble::FileId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,8 +20,6 @@ use std::path::{Path, PathBuf};
 const HANDLE_BTRFS: i32 = 0x4d;
 /// The one that each btrfs has (`BTRFS_FS_TREE_OBJECTID`).
 const TOP: u64 = 5;
-/// The least number that a file can have; under those below a btrfs keeps the pages of its trees (`BTRFS_FIRST_FREE_OBJECTID`).
-pub(crate) const FIRST_FILE: u64 = 256;
 /// Files that are looked up like this where that may not be all of them: each takes some ten calls of the kernel, and of many a walk is quicker.
 const FILES_MAX: usize = 1_024;
 /// Subvolumes of a file system in which they are looked up.

@@ -6,7 +6,6 @@
 
 use crate::bio::DeviceNumber;
 use crate::names::Mounts;
-use crate::subvolume;
 use crate::sys;
 use forerun_manifest::{File, FileState, FileSystem, Stale};
 use forerun_trace::assemble::FileId;
@@ -17,6 +16,8 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+/// The least number that a file of a btrfs can have; under those below it keeps the pages of its trees (`BTRFS_FIRST_FREE_OBJECTID`).
+pub(crate) const FIRST_FILE: u64 = 256;
 /// Kinds of file systems whose files are worth reading ahead and whose mounts answer at once.
 const KINDS: [&str; 7] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs", "erofs"];
 /// Kinds whose files the kernel makes up as they are read: no page of them is ever kept.
@@ -96,7 +97,7 @@ impl Volume {
 
     /// Whether a file may have this number.
     pub(crate) fn may_be_a_file(&self, inode: u64) -> bool {
-        inode != u64::MAX && !(self.has_subvolumes() && inode < subvolume::FIRST_FILE)
+        inode != u64::MAX && !(self.has_subvolumes() && inode < FIRST_FILE)
     }
 
     /// Whether its files are worth reading ahead.

@@ -6,7 +6,6 @@
 //! time of change while we ourselves do not write. Looking may take for ever where a file system does not answer, so a
 //! thread looks, and what it has seen is judged when it comes.
 
-use super::journal::OPTION as JOURNAL;
 use crate::backend::{Holes, Reach, Zeroes};
 use crate::error::ServeError;
 use crate::options::Direct;
@@ -22,6 +21,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// The option that names a journal, which is always written.
+pub(super) const JOURNAL: &str = "--journal";
 /// Bytes of a file that qemu locks to say what it does with it, and behind them what others must not do: of each the number of
 /// the permission is added.
 const DOES: i64 = 100;

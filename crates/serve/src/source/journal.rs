@@ -1,6 +1,6 @@
 //! The journal of write-back: a file or a device of this machine, held against others and watched as a member is.
 
-use super::files::Files;
+use super::files::{Files, JOURNAL as OPTION};
 use super::{Looks, OVER, identity, looks_behind, which};
 use crate::back::identity::disks_under;
 use crate::backend::Reach;
@@ -11,9 +11,6 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Where errors point to.
-pub(super) const OPTION: &str = "--journal";
 
 /// A journal, open and locked.
 #[derive(Debug)]
