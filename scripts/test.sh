@@ -73,7 +73,7 @@ beside() {
 
     step "the targets of the coverage-guided fuzzer, and the harnesses of proofs"
     # With the versions of the workspace; cargo adds what the fuzzer itself needs. Proofs compile with a stand-in for Kani, which is rarely there
-    # (`make prove` proves them where it is). Both of what the docs have compiled already: by themselves they take as long as all that is beside them.
+    # (`make prove` proves them where it is). Both use what the docs have compiled already.
     cp Cargo.lock fuzz/Cargo.lock
     local fuzzer=(--manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}")
     if ! cargo fetch --quiet --manifest-path fuzz/Cargo.toml 2>/dev/null; then

@@ -82,6 +82,7 @@ pub fn verdict(group: &[&RunReport]) -> Verdict {
     let headline = if sooner(best, group).is_some() { answered(best, group) } else { headline(best, group) };
     let mut details = Vec::new();
     details.extend(found_sentence(group));
+    details.extend(no_cache(&schemes().map(|(_, run)| *run).collect::<Vec<_>>()));
     if group.iter().any(|run| run.scheme == "bound" && takes_no_time(run)) {
         details.push(
             "bound proves nothing here: of no part of the work it is certain that it takes time.".into(),
@@ -295,6 +296,18 @@ fn found_sentence(group: &[&RunReport]) -> Option<String> {
     Some(format!("oracle, the best that was found offline: {}.", oracle.found_by.as_deref()?))
 }
 
+/// That what is read ahead is kept nowhere, where that is so.
+fn no_cache(schemes: &[&RunReport]) -> Option<String> {
+    let is_lost = |run: &&&RunReport| {
+        let caches = run.spec.cache_bytes + run.spec.host_cache_bytes;
+        caches == 0 && run.counts.prefetched_blocks > 0 && run.precision == 0.0
+    };
+    let names: Vec<&str> = schemes.iter().filter(is_lost).map(|run| run.scheme.as_str()).collect();
+    let verb = if names.len() == 1 { "reads" } else { "read" };
+    let (names, remedy) = (list(&names), "give it a cache with --cache or --host-cache");
+    (!names.is_empty()).then(|| format!("There is no cache to keep what {names} {verb} ahead: {remedy}."))
+}
+
 /// What readers would have waited without prefetching, as `auto` knows it; where `none` was run, that says it better.
 fn without_sentence(run: &RunReport, group: &[&RunReport]) -> Option<String> {
     if group.iter().any(|run| run.spec.scheme == *"none") {
@@ -411,6 +424,19 @@ mod tests {
             "asp was fastest: 40.0 MiB/s, 4.00× reading without prefetching, 80.0% of what the disks could give at best."
         );
         assert!(verdict.details[0].contains("it fell from"), "{:?}", verdict.details);
+    }
+
+    #[test]
+    fn what_is_read_ahead_without_a_cache_is_said_to_be_lost() {
+        let (mut kept, mut lost) = (run("x", "asp", 10), run("x", "strip", 10));
+        for run in [&mut kept, &mut lost] {
+            (run.counts.prefetched_blocks, run.spec.host_cache_bytes) = (8, 0);
+        }
+        (lost.precision, lost.spec.cache_bytes) = (0.0, 0);
+        let said = said(&[kept, lost]).details.join(" ");
+        let words =
+            "There is no cache to keep what strip reads ahead: give it a cache with --cache or --host-cache.";
+        assert!(said.contains(words), "{said}");
     }
 
     #[test]

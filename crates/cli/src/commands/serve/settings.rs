@@ -413,12 +413,12 @@ fn refused(problem: &clap::Error, layer: &[Setting]) -> CliError {
         let option = format!("--{}", setting.key);
         text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).any(|word| word == option)
     };
-    let lines = layer.iter().filter(about).filter_map(|setting| match &setting.origin {
+    let mut lines = layer.iter().filter(about).filter_map(|setting| match &setting.origin {
         Origin::File(path, line) => Some(format!("{}:{line}", path.display())),
         Origin::Default | Origin::CommandLine => None,
     });
     // Of two that do not go together the later one is the one too many.
-    let line = lines.last();
+    let line = lines.next_back();
     let message = one_line(&text);
     match line {
         Some(place) => {
