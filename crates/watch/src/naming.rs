@@ -14,8 +14,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
 /// Files for which the folders where file systems are mounted are opened once. They are not kept: nobody shall be kept from unmounting.
@@ -30,7 +30,9 @@ type Asked = (FileId, Option<PathBuf>);
 
 /// The thread, and who asks it.
 pub(crate) struct Naming {
-    ask: SyncSender<Asked>,
+    ask: Sender<Asked>,
+    /// Files that wait. A channel with a bound makes room for all of them when it is made, and the command waits for that.
+    waiting: Arc<AtomicUsize>,
     over: Arc<AtomicBool>,
     named: JoinHandle<BTreeMap<FileId, File>>,
 }
@@ -38,23 +40,26 @@ pub(crate) struct Naming {
 impl Naming {
     /// To be called before events are opened, which a thread of ours would have to pay for too; `None` where there can be no thread.
     pub(crate) fn begin(volumes: Volumes) -> Option<Self> {
-        let (ask, asked) = sync_channel(ASKED_MAX);
-        let over = Arc::new(AtomicBool::new(false));
-        let is_over = Arc::clone(&over);
+        let (ask, asked) = channel();
+        let (over, waiting) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (is_over, still) = (Arc::clone(&over), Arc::clone(&waiting));
         let name = move || {
             let own = rustix::thread::gettid();
             // Where that is refused it has the priority of everybody.
             let _ = rustix::process::setpriority_process(Some(own), NICE);
-            names(&asked, &volumes, &is_over)
+            names(&Waiting { asked, count: still }, &volumes, &is_over)
         };
         let named = Builder::new().name("forerun-names".into()).spawn(name).ok()?;
-        Some(Self { ask, over, named })
+        Some(Self { ask, waiting, over, named })
     }
 
     /// A file that will have to be named.
     pub(crate) fn ask(&self, file: FileId, path: Option<PathBuf>) {
-        // Where too many wait, or the thread has failed, it is named at the end.
-        let _ = self.ask.try_send((file, path));
+        // Where too many wait, or the thread has failed, it is named at the end. Nobody else asks.
+        if self.waiting.load(Ordering::Relaxed) < ASKED_MAX {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            let _ = self.ask.send((file, path));
+        }
     }
 
     /// What was named by now.
@@ -65,13 +70,35 @@ impl Naming {
     }
 }
 
+/// Files that wait to be named, and their number.
+struct Waiting {
+    asked: Receiver<Asked>,
+    count: Arc<AtomicUsize>,
+}
+
+impl Waiting {
+    /// The next one, once there is one; none when nobody asks any more.
+    fn next(&self) -> Option<Asked> {
+        self.asked.recv().ok().inspect(|_| self.is_less())
+    }
+
+    /// Those that wait already.
+    fn further(&self) -> impl Iterator<Item = Asked> {
+        self.asked.try_iter().inspect(|_| self.is_less())
+    }
+
+    fn is_less(&self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Names files for as long as somebody may ask.
-fn names(asked: &Receiver<Asked>, volumes: &Volumes, over: &AtomicBool) -> BTreeMap<FileId, File> {
+fn names(waiting: &Waiting, volumes: &Volumes, over: &AtomicBool) -> BTreeMap<FileId, File> {
     let mut named = BTreeMap::new();
-    while let Ok(first) = asked.recv() {
+    while let Some(first) = waiting.next() {
         let mut roots: BTreeMap<(u32, u32), Option<OwnedFd>> = BTreeMap::new();
         let mut subvolumes: BTreeMap<(u32, u32), Subvolumes> = BTreeMap::new();
-        for (id, path) in std::iter::once(first).chain(asked.try_iter().take(AT_ONCE - 1)) {
+        for (id, path) in std::iter::once(first).chain(waiting.further().take(AT_ONCE - 1)) {
             if over.load(Ordering::Relaxed) {
                 return named;
             }
@@ -115,7 +142,8 @@ mod tests {
         let volume = volumes.holding(&path).expect("it lies somewhere");
         let inode = fs::metadata(&path).expect("just made").ino();
         let id = FileId { major: volume.device.major(), minor: volume.device.minor(), inode };
-        let (ask, asked) = sync_channel(ASKED_MAX);
+        let (ask, asked) = channel();
+        let waiting = Waiting { asked, count: Arc::new(AtomicUsize::new(2)) };
         for asked in [(FileId { inode: 0, ..id }, None), (id, Some(path.clone()))] {
             ask.send(asked).expect("it is there");
         }
@@ -123,7 +151,8 @@ mod tests {
         naming.ask(id, Some(path.clone()));
         assert!(naming.end().len() <= 1, "as far as it came");
         drop(ask);
-        let named = names(&asked, &volumes, &AtomicBool::new(false));
+        let named = names(&waiting, &volumes, &AtomicBool::new(false));
+        assert_eq!(waiting.count.load(Ordering::Relaxed), 0, "nothing waits any more");
         assert_eq!(named.keys().copied().collect::<Vec<_>>(), [id]);
         assert_eq!(Some(&named[&id]), volumes::identify(&volume, inode, Some(&path)).as_ref());
         assert!(is_so(&named[&id]));

@@ -33,6 +33,11 @@ pub(crate) const RING_BYTES: usize = 4 << 20;
 /// The same of what we load for a command, as fast as its devices are: at a hundred thousand events a second it lasts about 100 ms. The kernel
 /// takes two milliseconds to make 4 MiB, and the command waits for that.
 pub(crate) const RING_BYTES_OF_OURS: usize = 1 << 20;
+/// Processors that have rings of the whole size. Rings of more are smaller, together as large as these: whoever starts a command waits until they are made, 0.3 ms a MiB
+/// here, and the more processors there are, the sooner one of them empties a ring that is a quarter full.
+const WHOLE_RINGS: usize = 4;
+/// The least part of its size that a ring has on a machine of many processors.
+const LEAST_PART: usize = 8;
 /// The smallest ring that is tried where the system limits locked memory.
 const RING_BYTES_MIN: usize = 64 << 10;
 /// Longest sleep of a recorder between two looks at the rings, the command and the stop flag.
@@ -472,7 +477,9 @@ pub(crate) fn rings(ids: &[u64], scope: Scope, beside: Beside) -> Result<Vec<Rin
 fn rings_of(ids: &[u64], scope: Scope, beside: Beside, bytes: usize) -> Result<Vec<Ring>, RecordError> {
     let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let mut rings: Vec<Ring> = Vec::new();
-    for cpu in cpu_list(&online).ok_or_else(no_processors)? {
+    let cpus = cpu_list(&online).ok_or_else(no_processors)?;
+    let bytes = ring_bytes(bytes, cpus.len());
+    for cpu in cpus {
         match open_ring(ids, scope, beside, cpu, bytes) {
             Ok(ring) => rings.push(ring),
             // Switched off since we read the list: nothing runs there.
@@ -481,6 +488,11 @@ fn rings_of(ids: &[u64], scope: Scope, beside: Beside, bytes: usize) -> Result<V
         }
     }
     Ok(rings)
+}
+
+/// Bytes of each of so many rings, where few have so many.
+fn ring_bytes(whole: usize, cpus: usize) -> usize {
+    whole / cpus.div_ceil(WHOLE_RINGS).next_power_of_two().min(LEAST_PART)
 }
 
 /// Where there is no `/sys`.
@@ -531,4 +543,17 @@ pub(crate) fn cpu_list(text: &str) -> Option<Vec<i32>> {
         cpus.extend(first.parse::<i32>().ok()?..=last.parse::<i32>().ok()?);
     }
     Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_of_many_processors_are_smaller_and_never_less_than_a_part() {
+        let sizes = [1, 4, 5, 8, 9, 16, 32, 128].map(|cpus| ring_bytes(RING_BYTES, cpus) >> 10);
+        assert_eq!(sizes, [4096, 4096, 2048, 2048, 1024, 1024, 512, 512]);
+        assert!((1..=32).all(|cpus| cpus * ring_bytes(RING_BYTES, cpus) <= WHOLE_RINGS * RING_BYTES));
+        assert!((1..=256).all(|cpus| ring_bytes(RING_BYTES_OF_OURS, cpus).is_power_of_two()));
+    }
 }
