@@ -21,6 +21,8 @@ pub(crate) const WORKER: &str = "forerun-read";
 const STACK_BYTES: usize = 256 << 10;
 /// Commands in flight at a disk that turns: four times what one sorts. With hundreds a reader who comes meanwhile waits among them.
 const COMMANDS_MAX: u32 = 128;
+/// Requests in flight from which on several may be one job: as many of those as a device has of single ones at first.
+const DEEP: u32 = 32;
 /// Longest wait for a reader before it is looked again whether the run has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -36,6 +38,8 @@ pub(crate) trait Work: Send + Sync + 'static {
     fn held_back(&self);
     /// How many commands of a disk that turns a job is; 0 for other devices, where jobs are counted alone.
     fn commands(&self, job: &Self::Job) -> u32;
+    /// As how many requests of the usual size a job counts.
+    fn requests(&self, job: &Self::Job) -> u32;
     /// Does a job; the pages that were asked of the device.
     fn work(&self, job: Self::Job) -> u64;
 }
@@ -57,6 +61,7 @@ struct Inner<W: Work> {
 struct State<Job> {
     queue: VecDeque<Job>,
     depth: Depth,
+    /// Requests.
     in_flight: u32,
     /// Of a disk that turns: commands that these jobs are.
     commands: u32,
@@ -65,10 +70,10 @@ struct State<Job> {
 }
 
 impl<Job> State<Job> {
-    /// Whether the device may have one more job, of so many commands.
-    fn may_have(&self, commands: u32) -> bool {
+    /// Whether the device may have one more job, of so many requests and commands.
+    fn may_have(&self, requests: u32, commands: u32) -> bool {
         let fits = self.commands == 0 || self.commands + commands <= COMMANDS_MAX;
-        fits && self.in_flight < self.depth.limit()
+        fits && (self.in_flight == 0 || self.in_flight + requests <= self.depth.limit())
     }
 }
 
@@ -95,14 +100,15 @@ impl<W: Work> Inner<W> {
                 continue;
             };
             drop(state);
-            let (begun, commands) = (sys::now(), self.does.commands(&job));
+            let (begun, requests, commands) =
+                (sys::now(), self.does.requests(&job), self.does.commands(&job));
             let pages = self.does.work(job);
             let now = sys::now();
             state = self.lock();
-            (state.in_flight, state.commands) = (state.in_flight - 1, state.commands - commands);
+            (state.in_flight, state.commands) = (state.in_flight - requests, state.commands - commands);
             // What was here already says nothing of the device.
             if pages > 0 {
-                state.depth.done(now, now - begun);
+                state.depth.done(now, now - begun, requests);
             }
             self.ended.notify_one();
         }
@@ -119,13 +125,13 @@ impl<W: Work> Crew<W> {
     /// Hands a job to a worker as soon as the device may have one more and no more than `ahead` pages are unread.
     pub(crate) fn push(&self, job: W::Job, ahead: u64) {
         let inner = &self.inner;
-        let commands = inner.does.commands(&job);
+        let (requests, commands) = (inner.does.requests(&job), inner.does.commands(&job));
         let mut state = inner.lock();
         while !inner.does.stopped() {
             if inner.does.unread() >= ahead {
                 state.depth.idle();
                 inner.does.held_back();
-            } else if state.may_have(commands) {
+            } else if state.may_have(requests, commands) {
                 break;
             } else {
                 state.depth.pressed();
@@ -136,7 +142,7 @@ impl<W: Work> Crew<W> {
             return;
         }
         state.queue.push_back(job);
-        (state.in_flight, state.commands) = (state.in_flight + 1, state.commands + commands);
+        (state.in_flight, state.commands) = (state.in_flight + requests, state.commands + commands);
         // One that was woken for the job before may not have come to it yet.
         if state.idle < state.queue.len() {
             let inner = Arc::clone(inner);
@@ -146,6 +152,11 @@ impl<W: Work> Crew<W> {
         }
         drop(state);
         inner.work.notify_one();
+    }
+
+    /// Whether the device may have so many requests that several are better asked for at once.
+    pub(crate) fn is_deep(&self) -> bool {
+        self.inner.lock().depth.limit() >= DEEP
     }
 
     /// Waits until everything handed out is done.
@@ -181,11 +192,18 @@ mod tests {
             over: false,
         };
         assert!(
-            state(15, 15).may_have(1) && !state(16, 16).may_have(1),
+            state(15, 15).may_have(1, 1) && !state(16, 16).may_have(1, 1),
             "as many jobs as the device may have"
         );
-        assert!(state(3, 96).may_have(32) && !state(4, 128).may_have(32) && !state(4, 120).may_have(32));
-        assert!(state(0, 0).may_have(COMMANDS_MAX + 1), "else it would never be read");
-        assert!(state(15, 0).may_have(0), "of others jobs are counted alone");
+        assert!(
+            state(3, 96).may_have(1, 32) && !state(4, 128).may_have(1, 32) && !state(4, 120).may_have(1, 32)
+        );
+        assert!(state(0, 0).may_have(1, COMMANDS_MAX + 1), "else it would never be read");
+        assert!(state(15, 0).may_have(1, 0), "of others requests are counted alone");
+        assert!(
+            state(12, 0).may_have(4, 0) && !state(13, 0).may_have(4, 0),
+            "a large one takes the place of four"
+        );
+        assert!(state(0, 0).may_have(17, 0), "else it would never be read");
     }
 }

@@ -92,12 +92,13 @@ impl Depth {
         self.pressed = true;
     }
 
-    /// A request has ended that took so many nanoseconds.
-    pub(crate) fn done(&mut self, now: u64, took: u64) {
+    /// What was asked for at once, as so many requests, has ended, and took so many nanoseconds.
+    pub(crate) fn done(&mut self, now: u64, took: u64, requests: u32) {
         self.shortest = self.shortest.min(took.max(1));
-        self.requests += 1;
+        self.requests += requests;
         if took <= now.saturating_sub(self.started) {
-            (self.own, self.took) = (self.own + 1, self.took.saturating_add(took));
+            self.own += u64::from(requests);
+            self.took = self.took.saturating_add(took.saturating_mul(requests.into()));
         }
         if self.fixed || self.requests < EPOCH_REQUESTS.max(self.limit) {
             return;
@@ -162,7 +163,7 @@ mod tests {
             depth.pressed();
             let (over, _, _, asked) = flying.pop_first().expect("one at least");
             now = over;
-            depth.done(now, over - asked);
+            depth.done(now, over - asked, 1);
             limits.push(depth.limit());
         }
         let highest = limits.iter().copied().max().unwrap_or(0);
@@ -197,7 +198,7 @@ mod tests {
             depth.pressed();
             let (over, _, begun) = flying.pop_first().expect("one at least");
             now = over;
-            depth.done(now, over - begun);
+            depth.done(now, over - begun, 1);
         }
         assert!(now < 4 * 6_100_000, "four doublings in {now} ns");
     }
@@ -207,8 +208,8 @@ mod tests {
         // Two at a time, whatever is allowed: each has the device for itself.
         let mut depth = Depth::new(128, false, 0);
         for pair in 1..4_000_u64 {
-            depth.done(pair * 100_000, 100_000);
-            depth.done(pair * 100_000, 100_000);
+            depth.done(pair * 100_000, 100_000, 1);
+            depth.done(pair * 100_000, 100_000, 1);
         }
         assert!(depth.limit() <= 4, "{}", depth.limit());
     }
@@ -218,7 +219,7 @@ mod tests {
         let mut depth = Depth::new(64, false, 0);
         for now in 0..1000 {
             depth.idle();
-            depth.done(now * 1_000_000, 90_000);
+            depth.done(now * 1_000_000, 90_000, 1);
         }
         assert_eq!(depth.limit(), FIRST);
         assert_eq!(Depth::new(16, true, 0).limit(), 16);

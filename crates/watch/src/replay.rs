@@ -27,14 +27,19 @@ use crate::sys;
 use crate::volumes::{self, Volume, Volumes};
 use forerun_manifest::{File, Manifest, Run, Stale};
 use forerun_trace::assemble::FileId;
+use pieces::{Part, Piece, cut, join, joined_pages, request_pages, requests, together};
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use unread::Troubles;
 
 mod alone;
+mod pieces;
 mod unread;
 
 pub use alone::{Alone, replay};
@@ -52,11 +57,6 @@ const BATCH_PAGES_FIRST_ROTATING: u64 = AHEAD_PAGES;
 const BATCH_PAGES_SOLID: u64 = AHEAD_PAGES;
 /// The first of them, which is on its way while the places of the next are looked up: 1 MiB.
 const BATCH_PAGES_FIRST: u64 = 256;
-/// Stretches that one worker asks for at a time: that many files are open.
-const PARTS_MAX: usize = 32;
-/// Pages of one request: 128 KiB keep a neighbour's wait short; a rotating disk gets what one command moves.
-const REQUEST_PAGES: u64 = 32;
-const REQUEST_PAGES_ROTATING: u64 = 320;
 /// Requests in flight at most: what the block layer queues, and what a disk sorts.
 const DEPTH_MAX: u32 = 128;
 const DEPTH_MAX_ROTATING: u32 = 16;
@@ -66,32 +66,6 @@ const SAMPLES: usize = 48;
 const UNKNOWN: u8 = 0;
 const FRESH: u8 = 1;
 const REFUSED: u8 = 6;
-
-/// Pages of one stretch, as one request asks for them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Part {
-    stretch: usize,
-    first: u64,
-    end: u64,
-}
-
-/// A part of a file, and where it lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
-    number: usize,
-    part: Part,
-    /// When it is wanted, among those of its batch.
-    rank: usize,
-    /// Bytes from the beginning of the device; where that is not known, they are in the order in which they are wanted, and far apart.
-    place: u64,
-}
-
-impl Piece {
-    /// Whether another lies right behind it.
-    fn touches(&self, next: &Self) -> bool {
-        self.place != u64::MAX && self.place + (self.part.end - self.part.first) * 4096 == next.place
-    }
-}
 
 /// What one worker does at a time.
 #[derive(Clone, Debug)]
@@ -112,6 +86,17 @@ impl Job {
             Self::Metadata(_) | Self::Open(_) => 1,
             // At most as many as there are places.
             Self::Data(pieces) => 1 + gaps(pieces) as u32,
+        }
+    }
+
+    /// As how many requests of so many pages it counts among those in flight.
+    fn requests(&self, pages: u64) -> u32 {
+        match self {
+            Self::Metadata(_) | Self::Open(_) => 1,
+            Self::Data(pieces) => {
+                let all: u64 = pieces.iter().map(|piece| piece.part.end - piece.part.first).sum();
+                u32::try_from(all.div_ceil(pages)).unwrap_or(u32::MAX).max(1)
+            }
         }
     }
 }
@@ -163,6 +148,8 @@ struct Shared {
 pub(crate) struct Replay {
     shared: Arc<Shared>,
     feeders: Vec<JoinHandle<()>>,
+    /// Nobody sends: it is closed when the last feeder has ended.
+    ended: Receiver<Infallible>,
     systems: Vec<Option<FileId>>,
     pub(crate) rotating: bool,
 }
@@ -200,50 +187,6 @@ impl Replayed {
     pub fn stale_files(&self) -> u64 {
         self.stale.iter().sum()
     }
-}
-
-/// Pages of one request.
-fn request_pages(volume: &Volume) -> u64 {
-    let wanted = if volume.rotational { REQUEST_PAGES_ROTATING } else { REQUEST_PAGES };
-    wanted.min(volume.chunk_pages)
-}
-
-/// Cuts a run into requests.
-fn cut(stretch: usize, run: &Run, pages_max: u64) -> impl Iterator<Item = Part> {
-    let (first, end) = (run.first, run.end());
-    (0..run.pages.div_ceil(pages_max)).map(move |at| {
-        let from = first + at * pages_max;
-        Part { stretch, first: from, end: end.min(from + pages_max) }
-    })
-}
-
-/// Takes parts that follow each other together, as far as one worker may ask for them at a time.
-fn together<T>(
-    parts: impl IntoIterator<Item = T>,
-    pages_max: u64,
-    part_of: impl Fn(&T) -> &Part,
-    fit: impl Fn(&T, &T) -> bool,
-) -> Vec<Vec<T>> {
-    let mut all: Vec<Vec<T>> = Vec::new();
-    let mut pages = 0;
-    for one in parts {
-        let size = part_of(&one).end - part_of(&one).first;
-        match all.last_mut() {
-            Some(last)
-                if pages + size <= pages_max
-                    && last.len() < PARTS_MAX
-                    && last.last().is_some_and(|last| fit(last, &one)) =>
-            {
-                last.push(one);
-                pages += size;
-            }
-            _ => {
-                all.push(vec![one]);
-                pages = size;
-            }
-        }
-    }
-    all
 }
 
 /// What a replay may use, and who pays for it.
@@ -316,13 +259,18 @@ impl Planned {
     /// Begins.
     pub(crate) fn start(self) -> Replay {
         let Self { shared, feeders, systems, rotating } = self;
+        let (at_work, ended) = mpsc::channel();
         let start = |feeder: Feeder| {
-            let shared = Arc::clone(&shared);
+            let (shared, at_work) = (Arc::clone(&shared), at_work.clone());
             let named = std::thread::Builder::new().name("forerun-replay".into());
-            named.spawn(move || feeder.drive(&shared)).ok()
+            let drive = move || {
+                feeder.drive(&shared);
+                drop(at_work);
+            };
+            named.spawn(drive).ok()
         };
         let feeders = feeders.into_iter().filter_map(start).collect();
-        Replay { shared, feeders, systems, rotating }
+        Replay { shared, feeders, ended, systems, rotating }
     }
 }
 
@@ -344,9 +292,9 @@ impl Replay {
         }
     }
 
-    /// Whether everything has been begun.
-    pub(crate) fn is_over(&self) -> bool {
-        self.feeders.iter().all(JoinHandle::is_finished)
+    /// Whether everything has been begun, as soon as it has, or after so long.
+    fn is_over_within(&self, longest: Duration) -> bool {
+        self.ended.recv_timeout(longest) == Err(RecvTimeoutError::Disconnected)
     }
 
     /// What it did so far.
@@ -599,6 +547,10 @@ impl Work for OnVolume {
         if self.volume.rotational { job.commands() } else { 0 }
     }
 
+    fn requests(&self, job: &Job) -> u32 {
+        job.requests(request_pages(&self.volume))
+    }
+
     fn work(&self, job: Job) -> u64 {
         self.shared.work(&self.volume, job)
     }
@@ -636,7 +588,7 @@ impl Feeder {
     /// Works through it.
     fn drive(self, shared: &Arc<Shared>) {
         let max = if self.volume.rotational { DEPTH_MAX_ROTATING } else { DEPTH_MAX };
-        let pages = request_pages(&self.volume);
+        let (pages, joined) = (request_pages(&self.volume), joined_pages(&self.volume));
         let max = u32::try_from(shared.window / pages).map_or(max, |fits| max.min(fits.max(1)));
         // Who waits until all is in memory is not served by samples.
         if shared.stopped() || shared.pacing == Pacing::On && self.is_here(shared) {
@@ -657,9 +609,15 @@ impl Feeder {
         while !rest.is_empty() && !shared.stopped() {
             let (batch, after) = rest.split_at(batch_length(rest, batch_pages));
             (rest, batch_pages) = (after, later);
-            for mut pieces in requests(self.in_place(batch, shared), pages, self.volume.rotational) {
+            let mut ready = requests(self.in_place(batch, shared), pages, self.volume.rotational).into_iter();
+            while let Some(mut pieces) = ready.next() {
                 // The reader may have come further than we: what it passed is not worth a call.
                 pieces.retain(|piece| !shared.is_late(&piece.part));
+                while crew.is_deep()
+                    && ready.as_slice().first().is_some_and(|next| join(&mut pieces, next, joined))
+                {
+                    ready.next();
+                }
                 if !pieces.is_empty() {
                     crew.push(Job::Data(pieces), shared.ahead_max(&self.volume));
                 }
@@ -719,28 +677,6 @@ impl Feeder {
         placed.sort_by_key(|piece| (piece.place, piece.rank));
         placed
     }
-}
-
-/// What is asked for at a time, of a batch in the order of the device. A rotating disk gets it in that order, whatever lies between;
-/// others what lies side by side, in the order in which the first of it is wanted, and what lies alone by several.
-fn requests(placed: Vec<Piece>, pages_max: u64, rotational: bool) -> Vec<Vec<Piece>> {
-    let beside = |a: &Piece, b: &Piece| rotational || a.touches(b);
-    let mut all = together(placed, pages_max, |piece| &piece.part, beside);
-    if rotational {
-        return all;
-    }
-    all.sort_by_key(|pieces| pieces.iter().map(|piece| piece.rank).min());
-    let pages = |pieces: &[Piece]| pieces.iter().map(|piece| piece.part.end - piece.part.first).sum::<u64>();
-    all.into_iter().fold(Vec::new(), |mut jobs: Vec<Vec<Piece>>, pieces| {
-        let fit = |last: &&mut Vec<Piece>| {
-            last.len() + pieces.len() <= PARTS_MAX && pages(last) + pages(&pieces) <= pages_max
-        };
-        match jobs.last_mut().filter(fit) {
-            Some(last) => last.extend(pieces),
-            None => jobs.push(pieces),
-        }
-        jobs
-    })
 }
 
 /// Pages of the first batch and of those after it.

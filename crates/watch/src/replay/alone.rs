@@ -20,6 +20,9 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// How often whoever waits is told how far it is, and looks whether it is to stop.
+const TOLD_EVERY: Duration = Duration::from_millis(20);
+
 /// How a replay by itself went.
 #[derive(Debug, Default)]
 pub struct Alone {
@@ -157,11 +160,12 @@ impl<'a> Rest<'a> {
     ) {
         let (within, numbers) = within(self.manifest, plan);
         let mut replay = Planned::new(&within, volumes, Pacing::Off, &Budget::default()).start();
-        while !replay.is_over() && !stop.load(Ordering::Relaxed) {
+        let mut is_over = false;
+        while !is_over && !stop.load(Ordering::Relaxed) {
             progress(&sum(&alone.done, &replay.sums()));
-            std::thread::park_timeout(Duration::from_millis(20));
+            is_over = replay.is_over_within(TOLD_EVERY);
         }
-        alone.interrupted = !replay.is_over();
+        alone.interrupted = !is_over && !replay.is_over_within(Duration::ZERO);
         replay.stop();
         replay.finish();
         alone.done = sum(&alone.done, &replay.sums());

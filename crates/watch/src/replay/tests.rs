@@ -1,4 +1,5 @@
 use super::alone::Rest;
+use super::pieces::PARTS_MAX;
 use super::*;
 use crate::pages::Pages;
 use forerun_manifest::{FileSystem, Key};
@@ -84,6 +85,31 @@ fn requests_are_never_too_large_lose_nothing_and_no_later_one_is_wanted_before()
         let firsts: Vec<_> = all.iter().map(|one| one.iter().map(|piece| piece.rank).min()).collect();
         assert!(firsts.is_sorted(), "round {round}: {firsts:?}");
     }
+}
+
+#[test]
+fn requests_whose_pages_follow_each_other_in_a_run_are_joined_up_to_a_bound() {
+    let piece = |number, first, end| {
+        let part = Part { stretch: 0, first, end };
+        Piece { number, part, rank: 0, place: first * 4096 }
+    };
+    let mut one = vec![piece(1, 0, 32)];
+    assert!(join(&mut one, &[piece(1, 32, 64)], 128) && join(&mut one, &[piece(1, 64, 100)], 128));
+    assert_eq!(one, [piece(1, 0, 100)]);
+    let other_run = Piece { part: Part { stretch: 1, first: 100, end: 110 }, ..one[0] };
+    for (next, what) in [
+        (vec![piece(1, 100, 129)], "more than may be"),
+        (vec![piece(2, 100, 110)], "another file"),
+        (vec![piece(1, 101, 110)], "a gap"),
+        (vec![other_run], "another run"),
+        (vec![piece(1, 100, 110), piece(1, 110, 111)], "several"),
+    ] {
+        assert!(!join(&mut one, &next, 128), "{what}");
+    }
+    assert!(!join(&mut [], &[piece(1, 0, 32)], 128), "the reader has all of the first");
+    assert_eq!(one, [piece(1, 0, 100)]);
+    let data = |pieces: &[Piece]| Job::Data(pieces.to_vec()).requests(32);
+    assert_eq!((data(&one), data(&one[..0]), data(&[piece(1, 0, 32)])), (4, 1, 1));
 }
 
 #[test]
