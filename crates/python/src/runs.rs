@@ -36,7 +36,7 @@ impl Runs {
     }
     /// The command's table, without colour.
     fn table(&self) -> String {
-        table::comparison(&self.outcome.comparison.runs, Paint::default(), None)
+        table::comparison(&self.outcome.comparison, Paint::default(), None)
     }
     /// The command's page.
     fn html(&self, py: Python<'_>) -> String {
@@ -169,7 +169,7 @@ fn study(
     runner::settle(&mut runs);
     // What a policy of the caller's would do elsewhere is not asked: it would be made and run again unasked.
     let remarks = planned.assumptions(&runs).into_iter().collect();
-    Ok((Outcome { comparison: Comparison { runs }, remarks }, failed))
+    Ok((Outcome { comparison: Comparison::of(runs), remarks }, failed))
 }
 
 /// `forerun sim`: one input under one scheme.

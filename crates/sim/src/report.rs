@@ -2,7 +2,7 @@
 //!
 //! Counts are exact; ratios are computed from them here, in one place, so that no two commands can disagree.
 
-use crate::spec::RunSpec;
+use crate::spec::{RunSpec, is_zero};
 use forerun_core::policy::decisions::Told;
 use serde::{Deserialize, Serialize};
 
@@ -336,6 +336,9 @@ pub struct RunReport {
     /// In which units the numbers of the input were taken to be, where nothing in its file says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_assumed: Option<String>,
+    /// Bad records of the input that were passed over, as was asked for (`skip_bad`).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub input_skipped: u64,
     /// Everything that determined this run.
     pub spec: RunSpec,
     /// The seed, repeated from the spec.
@@ -347,6 +350,17 @@ pub struct RunReport {
 pub struct Comparison {
     /// One per input and scheme, in the order asked, `none`, `bound` and `oracle` included.
     pub runs: Vec<RunReport>,
+    /// The scheme that the kernel of this machine is as it is set, where the runs are of this machine. Not printed: runs are the same wherever they are made.
+    #[serde(skip)]
+    pub kernel: Option<String>,
+}
+
+impl Comparison {
+    /// Of these runs, wherever they were made.
+    #[must_use]
+    pub const fn of(runs: Vec<RunReport>) -> Self {
+        Self { runs, kernel: None }
+    }
 }
 
 /// `a / b`, and 0 where nothing was counted.

@@ -185,7 +185,7 @@ fn is_of_the_preset(cache: &Said<Option<DriveCache>>) -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
-const fn is_zero(number: &u64) -> bool {
+pub(crate) const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 

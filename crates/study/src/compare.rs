@@ -115,7 +115,8 @@ impl Planned {
         if let Some(assumed) = &self.assumed {
             remarks.extend(flips::warnings(&runs, assumed, threads, brought, watch)?);
         }
-        Ok(Outcome { comparison: Comparison { runs }, remarks })
+        let kernel = self.assumed.as_ref().and_then(Assumed::kernel_scheme);
+        Ok(Outcome { comparison: Comparison { runs, kernel }, remarks })
     }
 
     /// Checks, runs, and remarks.

@@ -7,21 +7,21 @@ use crate::fit::{Fitted, Keep, Way, fitted, wrapped};
 use crate::human;
 use crate::paint::{Paint, Style};
 use crate::words::{self, Verdict};
-use forerun_sim::report::RunReport;
+use forerun_sim::report::{Comparison, RunReport};
 
 /// Characters of a full throughput bar.
 const BAR_WIDTH: usize = 12;
 
 /// All runs, a block for each input, each closed by its verdict. In lines of at most `width`, where there is one: columns that have
 /// no room are named below.
-pub fn comparison(runs: &[RunReport], paint: Paint, width: Option<usize>) -> String {
+pub fn comparison(comparison: &Comparison, paint: Paint, width: Option<usize>) -> String {
     let mut text = String::new();
-    for group in words::by_input(runs) {
+    for group in words::by_input(&comparison.runs) {
         if !text.is_empty() {
             text.push('\n');
         }
         text.push_str(&heading(group[0], paint));
-        let verdict = words::verdict(&group);
+        let verdict = words::verdict(&group, comparison.kernel.as_deref());
         text.push_str(&block(&group, &verdict, paint, width));
         text.push('\n');
         text.push_str(&paint.paint(Style::Bold, &verdict.headline));
@@ -238,7 +238,7 @@ mod tests {
             })
             .collect();
         let table = |width| {
-            let text = comparison(&runs, Paint::default(), width);
+            let text = comparison(&Comparison::of(runs.clone()), Paint::default(), width);
             let mut lines = text.lines().skip_while(|line| !line.starts_with("scheme"));
             lines.by_ref().take_while(|line| !line.is_empty()).map(str::to_owned).collect::<Vec<_>>()
         };
@@ -291,9 +291,11 @@ mod tests {
         use forerun_sim::report::StreamsReport;
         let mut run = crate::sample::run("streams", "none", 10);
         run.streams = Some(StreamsReport { streams: 16_384, ..StreamsReport::default() });
-        assert!(!comparison(&[run.clone()], Paint::default(), None).contains("one by one"));
+        assert!(
+            !comparison(&Comparison::of(vec![run.clone()]), Paint::default(), None).contains("one by one")
+        );
         run.streams = Some(StreamsReport { streams: 16_384, left_out: 3_616, ..StreamsReport::default() });
-        let text = comparison(&[run], Paint::default(), None);
+        let text = comparison(&Comparison::of(vec![run]), Paint::default(), None);
         assert!(
             text.contains("of the first 16,384 streams; 3,616 more are not measured one by one"),
             "{text}"

@@ -334,6 +334,9 @@ pub struct Misses {
     /// In which units the trace's numbers were taken to be, where nothing in its file says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assumed: Option<String>,
+    /// Bad records of the trace that were passed over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<u64>,
 }
 
 /// Why a map that somebody wrote is refused: it is to keep one device and names none. In a spec it is the device without a name, of a
@@ -481,7 +484,9 @@ pub fn misses(
             other => StudyError::failure(file, other),
         })?);
     }
-    Ok(Misses { runs, footprint_blocks: references.footprint, assumed: references.assumed.clone() })
+    let (footprint_blocks, assumed) = (references.footprint, references.assumed.clone());
+    let skipped = Some(references.skipped).filter(|&skipped| skipped > 0);
+    Ok(Misses { runs, footprint_blocks, assumed, skipped })
 }
 
 /// The requests of a trace as columns of numbers, all as long as `offset`.

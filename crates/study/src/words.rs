@@ -7,10 +7,12 @@ use crate::human;
 use crate::plan::BASELINES;
 use crate::reasons::Without;
 use forerun_core::registry::SchemeSpec;
+use forerun_core::size::parse_size;
 use forerun_sim::report::RunReport;
 
-/// The scheme that the running kernel has itself.
+/// The scheme that a kernel has itself as long as nobody set another window, and that window.
 const KERNEL: &str = "linux-6";
+const KERNEL_KIB: u64 = 128;
 /// Below this share of a mean response nothing is claimed where the input says how long a run takes.
 const SOONER: f64 = 0.9;
 /// From this share of the best that was found offline on nobody would gain much by knowing more.
@@ -69,8 +71,8 @@ pub fn by_input(runs: &[RunReport]) -> Vec<Vec<&RunReport>> {
     groups
 }
 
-/// Says what the runs of one input show.
-pub fn verdict(group: &[&RunReport]) -> Verdict {
+/// Says what the runs of one input show; `kernel` is the scheme that the kernel of this machine is, where they are of this machine.
+pub fn verdict(group: &[&RunReport], kernel: Option<&str>) -> Verdict {
     let schemes = || group.iter().enumerate().filter(|(_, run)| !is_baseline(run));
     let fastest = schemes().fold(None::<(usize, &RunReport)>, |best, (index, run)| match best {
         Some((_, champion)) if champion.throughput_bytes_per_s >= run.throughput_bytes_per_s => best,
@@ -96,7 +98,7 @@ pub fn verdict(group: &[&RunReport]) -> Verdict {
     details.extend(schemes().filter_map(|(_, run)| later_sentence(run, group)));
     details.extend(no_difference(&schemes().map(|(_, run)| *run).collect::<Vec<_>>(), group));
     details.extend(schemes().filter_map(|(_, run)| not_paid(run, group)));
-    Verdict { winner: Some(index), headline, to_do: to_do(best, group), details }
+    Verdict { winner: Some(index), headline, to_do: to_do(best, group, kernel), details }
 }
 
 /// Where all runs take as long, since the input says when its requests come: how many times as soon requests were answered as without prefetching.
@@ -227,12 +229,12 @@ fn as_a_word(scheme: &str) -> String {
 }
 
 /// What to do first: with a scheme that pays, where it is to be had; else what readers mostly wait for without one.
-fn to_do(best: &RunReport, group: &[&RunReport]) -> Option<String> {
+fn to_do(best: &RunReport, group: &[&RunReport], kernel: Option<&str>) -> Option<String> {
     let none = group.iter().find(|run| run.spec.scheme == *"none")?;
     if sooner(best, group).is_some() || speedup(best, group)? > 1.0 + NOTICEABLE {
         return Some(format!(
             "To do first: {}, and see by `forerun try -- COMMAND` what the program itself gains.",
-            where_to(best, group)
+            where_to(best, group, kernel)
         ));
     }
     let (cause, most) =
@@ -253,20 +255,28 @@ fn to_do(best: &RunReport, group: &[&RunReport]) -> Option<String> {
 }
 
 /// Where a scheme that pays is to be had.
-fn where_to(best: &RunReport, group: &[&RunReport]) -> String {
+fn where_to(best: &RunReport, group: &[&RunReport], kernel: Option<&str>) -> String {
     let scheme = best.spec.scheme.text();
     let as_good = |run: &&&RunReport| match sooner(best, group) {
         Some(_) => run.latency_ns.mean <= best.latency_ns.mean * (1.0 + NOTICEABLE),
         None => run.throughput_bytes_per_s >= best.throughput_bytes_per_s * (1.0 - NOTICEABLE),
     };
     // As it is before as it could be set.
-    let plain = group.iter().filter(|run| run.spec.scheme == *KERNEL).find(as_good);
-    let set = group.iter().filter(|run| is_the_kernels(run.spec.scheme.text())).find(as_good);
+    let is_here = |run: &&&RunReport| is_as_here(run.spec.scheme.text(), kernel);
+    let here = group.iter().filter(is_here).find(as_good);
+    let windows = group.iter().filter(as_good).filter_map(|run| window_kib(run.spec.scheme.text()));
+    let window = window_kib(scheme).or_else(|| windows.min());
     let served = of_the_array(scheme);
-    if scheme == KERNEL {
+    if is_as_here(scheme, kernel) {
         "leave it to the kernel, which does that by itself".into()
-    } else if let Some(kernel) = plain.or_else(|| set.filter(|_| !is_the_kernels(scheme))) {
-        format!("leave it to the kernel, whose `{}` is as fast within 2%", kernel.scheme)
+    } else if let Some(here) = here {
+        format!("leave it to the kernel, whose `{}` is as fast within 2%", here.scheme)
+    } else if let Some(kib) = window {
+        let as_fast =
+            if window_kib(scheme).is_some() { "" } else { ", with which the kernel is as fast within 2%" };
+        format!(
+            "set the window of the device{as_fast} (`echo {kib} | sudo tee /sys/block/DEVICE/queue/read_ahead_kb`)"
+        )
     } else if served.is_empty() && is_workload(&best.spec.input) {
         "read ahead above the device: record what reads so (`forerun trace record`), and `forerun advise` says how".into()
     } else if served.is_empty() {
@@ -276,12 +286,24 @@ fn where_to(best: &RunReport, group: &[&RunReport]) -> String {
     }
 }
 
-/// Whether a scheme is what the running kernel does, with whatever settings, and nothing beside.
-fn is_the_kernels(scheme: &str) -> bool {
-    let rest = scheme.strip_prefix(KERNEL);
-    rest.is_some_and(|rest| {
-        rest.is_empty() || rest.starts_with('(') && rest.find(')') == Some(rest.len() - 1)
-    })
+/// Whether a scheme is what the kernel does as it is: here, where that is known, else as nobody has set it.
+fn is_as_here(scheme: &str, kernel: Option<&str>) -> bool {
+    let kernel = kernel.unwrap_or(KERNEL);
+    scheme == kernel || scheme == KERNEL && window_kib(kernel) == Some(KERNEL_KIB)
+}
+
+/// The window of a scheme that is the kernel's and nothing beside.
+fn window_kib(scheme: &str) -> Option<u64> {
+    let rest = scheme.strip_prefix(KERNEL)?;
+    if rest.is_empty() {
+        return Some(KERNEL_KIB);
+    }
+    let set = rest.strip_prefix('(')?.strip_suffix(')')?;
+    // Of another window alone, in requests of whatever size, as sysfs sets it.
+    let max = set.split(',').filter_map(|one| one.strip_prefix("max=")).next();
+    let is_window = set.split(',').all(|one| one.starts_with("max=") || one.starts_with("io="));
+    let bytes = max.map_or(Ok(KERNEL_KIB << 10), parse_size).ok()?;
+    (is_window && !set.contains(')')).then_some(bytes >> 10)
 }
 
 /// Whether an input is a workload and no file.
@@ -411,7 +433,7 @@ mod tests {
     use crate::sample::run;
 
     fn said(runs: &[RunReport]) -> Verdict {
-        verdict(&runs.iter().collect::<Vec<_>>())
+        verdict(&runs.iter().collect::<Vec<_>>(), None)
     }
 
     #[test]
@@ -497,14 +519,16 @@ mod tests {
         assert!(pays.starts_with("To do first: put `forerun serve --scheme asp` in front"), "{pays}");
         let both = to_do(&[run("x", "none", 10), run("x", "asp(cost=off)+msp+seqp:128KiB", 40)]);
         assert!(both.contains("--scheme 'asp(cost=off)+msp'"), "{both}");
-        let host = to_do(&[run("x", "none", 10), run("x", "linux-6(max=1MiB)", 40)]);
+        let host = to_do(&[run("x", "none", 10), run("x", "amp", 40)]);
         assert!(host.contains(": `forerun advise` says how"), "{host}");
+        let set = to_do(&[run("x", "none", 10), run("x", "linux-6", 20), run("x", "linux-6(max=1MiB)", 40)]);
+        assert!(set.contains("set the window of the device (`echo 1024 | sudo tee"), "{set}");
         let host = to_do(&[run("forward:processes=4", "none", 10), run("forward:processes=4", "amp", 40)]);
         assert!(host.contains("(`forerun trace record`), and `forerun advise`"), "{host}");
         let itself = to_do(&[run("x", "none", 10), run("x", "linux-6", 40), run("x", "linux-6+recall", 40)]);
         assert!(itself.contains("leave it to the kernel, which does that by itself"), "{itself}");
         let kernel = to_do(&[run("x", "none", 10), run("x", "linux-6(max=1MiB)", 398), run("x", "asp", 400)]);
-        assert!(kernel.contains("leave it to the kernel, whose `linux-6(max=1MiB)`"), "{kernel}");
+        assert!(kernel.contains("with which the kernel is as fast within 2% (`echo 1024 |"), "{kernel}");
         let mut none = run("x", "none", 10);
         none.blame = BlameReport { reads_ns: 100, memory_ns: 75, device_ns: 25, ..BlameReport::default() };
         let leave = to_do(&[none, run("x", "asp", 10)]);
@@ -517,6 +541,49 @@ mod tests {
         near.share_of_clairvoyant = Some(0.97);
         let leave = to_do(&[near, run("x", "asp", 10)]);
         assert!(leave.contains("hardly faster") && !leave.contains("foreseen by"), "{leave}");
+    }
+
+    #[test]
+    fn what_the_kernel_does_by_itself_is_what_it_is_set_to_here() {
+        let here = "linux-6(max=8192KiB,io=4096KiB)";
+        let to_do = |kernel, speeds: [u64; 3]| {
+            let runs = [
+                run("x", "none", 10),
+                run("x", here, speeds[0]),
+                run("x", "linux-6", speeds[1]),
+                run("x", "amp", speeds[2]),
+            ];
+            verdict(&runs.iter().collect::<Vec<_>>(), kernel).to_do.expect("something to do")
+        };
+        let slow = to_do(Some(here), [20, 60, 30]);
+        assert!(slow.contains("set the window of the device (`echo 128 |"), "{slow}");
+        let fast = to_do(Some(here), [60, 20, 30]);
+        assert!(fast.contains("leave it to the kernel, which does that by itself"), "{fast}");
+        let as_fast = to_do(Some(here), [60, 20, 60]);
+        assert!(as_fast.contains("leave it to the kernel"), "{as_fast}");
+        let set = to_do(Some(here), [20, 595, 600]);
+        assert!(set.contains("with which the kernel is as fast within 2% (`echo 128 |"), "{set}");
+        // On a machine with the usual window, whatever its requests, and where nothing is known of it.
+        for usual in [Some("linux-6(max=128KiB,io=1280KiB)"), None] {
+            assert!(to_do(usual, [20, 60, 30]).contains("which does that by itself"));
+            assert!(to_do(usual, [60, 20, 30]).contains("(`echo 8192 |"));
+        }
+    }
+
+    #[test]
+    fn a_window_is_told_of_the_kernels_own_scheme_alone() {
+        let schemes =
+            ["linux-6", "linux-6(max=1MiB)", "linux-6(io=64KiB)", "linux-6(max=8192KiB,io=4096KiB)"];
+        assert_eq!(schemes.map(window_kib), [Some(128), Some(1024), Some(128), Some(8192)]);
+        for other in [
+            "amp",
+            "linux-6+recall",
+            "linux-6(max=1MiB)+msp",
+            "linux-6(file=off)",
+            "linux-6(max=1MiB)+amp(x=1)",
+        ] {
+            assert_eq!(window_kib(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -287,7 +287,7 @@ fn print(
         remarks.iter().for_each(|line| ui.say(line));
         return ui.print_json(comparison);
     }
-    let figures = table::comparison(&comparison.runs, ui.ink(), ui.columns);
+    let figures = table::comparison(comparison, ui.ink(), ui.columns);
     let remarks: String = remarks.iter().map(|line| ui.paint(Style::Dim, line) + "\n").collect();
     // A single run has room for its reasons; a page has it for those of many.
     let why = if let [run] = &comparison.runs[..] { reasons::text(run) } else { String::new() };

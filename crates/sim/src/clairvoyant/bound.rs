@@ -137,6 +137,7 @@ fn empty(input: &Input, spec: &RunSpec) -> RunReport {
         share_of_clairvoyant: None,
         found_by: None,
         input_assumed: input.assumed.clone(),
+        input_skipped: input.skipped,
         marks: Vec::new(),
         timeline: Vec::new(),
         spec: RunSpec { input_hash: input.hash.clone(), ..spec.clone() },

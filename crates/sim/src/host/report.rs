@@ -72,6 +72,7 @@ pub(super) fn draft(
         share_of_clairvoyant: None,
         found_by: None,
         input_assumed: input.assumed.clone(),
+        input_skipped: input.skipped,
         timeline: meter.timeline.clone(),
         marks: meter.marks.shown(),
         seed: spec.seed,

@@ -30,7 +30,7 @@ fn timed(scheme: &str, rate: u64) -> RunReport {
 /// The page, loaded, with its script run; then what `steps` says, as text.
 fn after(steps: &str) -> String {
     let runs = vec![timed("none", 10), timed("asp", 40)];
-    let html = comparison(&Comparison { runs }, &[]);
+    let html = comparison(&Comparison::of(runs), &[]);
     let engine = Runtime::new().expect("an engine");
     let context = Context::full(&engine).expect("a context");
     context.with(|ctx| {

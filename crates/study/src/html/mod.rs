@@ -39,7 +39,13 @@ pub fn comparison(comparison: &Comparison, remarks: &[String]) -> String {
         body.push_str(&sections::remarks(remarks));
     }
     for (number, group) in groups.iter().enumerate() {
-        body.push_str(&sections::input(group, number, groups.len() > 1, remarks));
+        body.push_str(&sections::input(
+            group,
+            comparison.kernel.as_deref(),
+            number,
+            groups.len() > 1,
+            remarks,
+        ));
     }
     body.push_str(&sections::how_to_read(&comparison.runs));
     page(&title(&comparison.runs), &body, Times::Virtual)
@@ -158,7 +164,7 @@ mod tests {
     #[test]
     fn names_of_traces_are_escaped_on_the_page() {
         let run = |scheme| crate::sample::run("<b>trace</b>", scheme, 10);
-        let page = comparison(&Comparison { runs: vec![run("none"), run("asp")] }, &[]);
+        let page = comparison(&Comparison::of(vec![run("none"), run("asp")]), &[]);
         assert!(page.contains("&lt;b&gt;trace&lt;/b&gt;") && !page.contains("<b>trace"));
     }
 
@@ -170,7 +176,7 @@ mod tests {
             crate::sample::run("two", "none", 10),
             crate::sample::run("two", "asp", 5),
         ];
-        let page = comparison(&Comparison { runs }, &[]);
+        let page = comparison(&Comparison::of(runs), &[]);
         let overview = page.find("All inputs").expect("an overview");
         assert!(overview < page.find("id=\"input-0\"").expect("a first section"));
         assert!(page.contains("3.00×") && page.contains("0.50×"));
@@ -189,7 +195,7 @@ mod tests {
             header: &["", "faster"],
             rows: &rows,
         };
-        let page = advice(&advised, &Comparison { runs });
+        let page = advice(&advised, &Comparison::of(runs));
         let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}"));
         assert!(page.contains("What was seen was recorded;") && !page.contains("Times are virtual"));
         assert!(at("Do this: more memory.") < at("echo &lt;1&gt;"));

@@ -121,8 +121,14 @@ pub(super) fn simulated(advised: &Advised<'_>, runs: &[RunReport]) -> String {
 }
 
 /// Everything about one input.
-pub(super) fn input(runs: &[&RunReport], number: usize, several: bool, said: &[String]) -> String {
-    let verdict = words::verdict(runs);
+pub(super) fn input(
+    runs: &[&RunReport],
+    kernel: Option<&str>,
+    number: usize,
+    several: bool,
+    said: &[String],
+) -> String {
+    let verdict = words::verdict(runs, kernel);
     let group = Group { runs, winner: verdict.winner };
     let mut text = format!("<section id=\"input-{number}\">\n<h2>{}</h2>", esc(&runs[0].input));
     let _ = writeln!(text, "<p class=\"setup\">{}</p>", esc(&setup(runs[0])));
