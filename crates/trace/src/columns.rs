@@ -75,11 +75,11 @@ impl Separator {
     }
     pub(crate) fn cut(self, line: &str) -> Fields<'_> {
         match self {
-            Self::Comma => Fields::separated(line, ','),
-            Self::Tab => Fields::separated(line, '\t'),
+            Self::Comma => Fields::quoted(line, ','),
+            Self::Tab => Fields::quoted(line, '\t'),
             Self::Blanks => Fields::blank_separated(line),
-            Self::Semicolon => Fields::separated(line, ';'),
-            Self::Pipe => Fields::separated(line, '|'),
+            Self::Semicolon => Fields::quoted(line, ';'),
+            Self::Pipe => Fields::quoted(line, '|'),
         }
     }
 }

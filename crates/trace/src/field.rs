@@ -29,6 +29,19 @@ impl<'a> Fields<'a> {
     pub(crate) fn separated(line: &'a str, separator: char) -> Self {
         Self::collect(line.split(separator).map(str::trim))
     }
+    /// The same, but not within quotes that a field begins and ends with. Behind quotes that do not end all is one field.
+    pub(crate) fn quoted(line: &'a str, separator: char) -> Self {
+        if !line.contains('"') {
+            return Self::separated(line, separator);
+        }
+        let mut rest = Some(line);
+        Self::collect(std::iter::from_fn(|| {
+            let text = rest?;
+            let at = text[quotes(text)..].find(separator).map(|at| quotes(text) + at);
+            rest = at.map(|at| &text[at + separator.len_utf8()..]);
+            Some(text[..at.unwrap_or(text.len())].trim())
+        }))
+    }
     /// Cut at runs of blanks.
     pub(crate) fn blank_separated(line: &'a str) -> Self {
         Self::collect(line.split_ascii_whitespace())
@@ -56,6 +69,20 @@ impl<'a> Fields<'a> {
         }
         Err(Fault::new(format!("{columns} fields, as many columns as the heading line has"), line))
     }
+}
+
+/// Bytes up to the end of the quotes that a line begins with, two in a row being one of the text.
+fn quotes(line: &str) -> usize {
+    let blanks = line.len() - line.trim_start_matches(' ').len();
+    let Some(inside) = line[blanks..].strip_prefix('"') else { return 0 };
+    let mut marks = inside.match_indices('"').map(|(at, _)| at);
+    while let Some(mark) = marks.next() {
+        if !inside[mark + 1..].starts_with('"') {
+            return blanks + 1 + mark + 1;
+        }
+        marks.next();
+    }
+    line.len()
 }
 
 /// Whether `text` is an unsigned decimal number.

@@ -67,19 +67,20 @@ impl Reader {
         if fields.len() < 8 {
             return Err(Fault::new(EXPECTED, line));
         }
-        let Some(op) = data_op(fields.get(6)) else {
+        let first = fields.get(7);
+        // No data, or a packet command.
+        let is_bare = first.starts_with(['[', '(']) || fields.get(8).starts_with(['(', '[']);
+        let Some(op) = data_op(fields.get(6)).filter(|_| !is_bare) else {
+            sink.pass_over(1);
             return Ok(());
         };
-        let first = fields.get(7);
-        if first.starts_with(['[', '(']) || fields.get(8).starts_with(['(', '[']) {
-            return Ok(()); // no data, or a packet command
-        }
         if fields.get(8) != "+" {
             return Err(Fault::new("sector + sectors", line));
         }
         let offset = sectors_to_bytes(field::uint(first, "a sector")?, "a sector")?;
         let bytes = sectors_to_bytes(field::uint(fields.get(9), "a number of sectors")?, "a length")?;
         if bytes == 0 {
+            sink.pass_over(1);
             return Ok(());
         }
         let time = field::time(fields.get(3), TimeUnit::Secs.nanos(), "a time in seconds")?;

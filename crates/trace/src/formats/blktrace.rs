@@ -72,6 +72,8 @@ struct Gathered {
     events: Vec<Event>,
     commands: HashMap<u32, String>,
     others: u64,
+    /// Events that were asked for and move no data.
+    bare: u64,
 }
 
 /// Reads the integers of one record.
@@ -195,6 +197,7 @@ impl Gathered {
         let happened = action & 0xff;
         let bytes = words.u32(24);
         if categories & (TC_PC | TC_DISCARD) != 0 || bytes == 0 {
+            self.bare += u64::from(happened == wanted);
             return Ok(());
         }
         if happened != wanted {
@@ -216,6 +219,7 @@ impl Gathered {
 
     /// Hands everything on in order of time.
     fn merge(mut self, sink: &mut Sink<'_>, end: Place) -> Result<(), TraceError> {
+        sink.pass_over(self.bare);
         self.events.sort_by_key(|e| (e.time, e.cpu, e.sequence));
         for event in &self.events {
             if let Err(fault) = self.push(event, sink) {

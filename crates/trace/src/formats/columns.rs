@@ -30,11 +30,11 @@ impl Reader {
                     format!("a column with the heading {heading:?} for the {what}"),
                     self.headings.join(", "),
                 )
-                .remedy("correct the column mapping")
+                .remedy(self.no_heading())
             })?,
         };
         if number < fields.len() {
-            Ok(fields.get(number).trim_matches('"'))
+            Ok(unquoted(fields.get(number)))
         } else {
             let found =
                 if fields.len() == 1 { "1 column".to_owned() } else { format!("{} columns", fields.len()) };
@@ -42,11 +42,33 @@ impl Reader {
         }
     }
 
+    /// What to do about a heading that is not there.
+    fn no_heading(&self) -> String {
+        match self.headings.len() {
+            field::FIELDS_MAX => format!(
+                "only the first {} columns are read: put those that are wanted in front, or correct the column mapping",
+                field::FIELDS_MAX
+            ),
+            _ => "correct the column mapping".to_owned(),
+        }
+    }
+
+    /// A line with more fields than columns was cut within one of them: what stands there would be taken for something else.
+    fn check_not_more(&self, line: &str, fields: &Fields<'_>) -> Result<(), Fault> {
+        // Some writers end each line with a separator.
+        let further = (self.headings.len()..fields.len()).any(|at| !fields.get(at).is_empty());
+        if !further {
+            return Ok(());
+        }
+        let expected = format!("{} fields, as many columns as the heading line has", self.headings.len());
+        Err(Fault::new(expected, line).remedy("put text that holds the separator in quotes"))
+    }
+
     /// What the mapping leaves out, where a line shows it: that it is cut at something else, or that it is a heading.
     fn advised(&self, fault: Fault, line: &str) -> Fault {
         let other = self.mapping.separator.other(line);
         let fields = other.unwrap_or(self.mapping.separator).cut(line);
-        let named = |i| !fields.get(i).is_empty() && !field::is_decimal(fields.get(i).trim_matches('"'));
+        let named = |i| !fields.get(i).is_empty() && !field::is_decimal(unquoted(fields.get(i)));
         let is_heading = self.lines == 1 && (0..fields.len()).all(named);
         let mut keys: Vec<String> = other.iter().map(|other| format!("sep={}", other.word())).collect();
         keys.extend(is_heading.then(|| "header=1".to_owned()));
@@ -61,6 +83,7 @@ impl Reader {
         let headed = self.mapping.separator != Separator::Blanks && self.mapping.header_lines == 1;
         if headed {
             fields.check_headed(self.headings.len(), line)?;
+            self.check_not_more(line, fields)?;
         }
         let offset = self.bytes(&self.mapping.offset, fields, "offset")?;
         let bytes = match &self.mapping.length {
@@ -126,10 +149,16 @@ impl Reader {
         sink: &mut Sink<'_>,
     ) -> Result<Name, Fault> {
         match column {
-            Some(column) => sink.name_like(guess, self.cell(column, fields, "name")?),
+            Some(column) => sink.name_like(guess, &self.cell(column, fields, "name")?.replace("\"\"", "\"")),
             None => Ok(Name::ABSENT),
         }
     }
+}
+
+/// A field without the quotes around it.
+fn unquoted(field: &str) -> &str {
+    let inside = field.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    inside.unwrap_or(field)
 }
 
 impl LineReader for Reader {
@@ -138,8 +167,7 @@ impl LineReader for Reader {
         self.lines += 1;
         if self.lines <= self.mapping.header_lines {
             if self.lines == 1 {
-                self.headings =
-                    (0..fields.len()).map(|i| fields.get(i).trim_matches('"').to_owned()).collect();
+                self.headings = (0..fields.len()).map(|i| unquoted(fields.get(i)).to_owned()).collect();
             }
             return Ok(());
         }
@@ -169,6 +197,41 @@ mod tests {
         assert!(told("offset=0,bytes=1,sep=space", "0,4096").contains("add sep=comma"));
         assert!(told("offset=Off,bytes=Len", "Off;Len\n0;4096").contains("add sep=semicolon"));
         assert!(told("offset=0,bytes=4", "0,4096").contains("--skip-bad"));
+    }
+
+    fn read(mapping: &str, text: &str) -> Vec<(u64, u64, String)> {
+        let options =
+            ReadOptions { csv_mapping: Some(mapping.parse().expect(mapping)), ..ReadOptions::default() };
+        let trace = read_bytes("t", text.as_bytes(), &options).expect(text).trace;
+        trace.records.iter().map(|it| (it.offset, it.bytes, trace.name(it.file).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_line_is_not_cut_within_quotes() {
+        let mapping = "offset=Offset,bytes=Length,file=Path";
+        let heading = "Path,Detail,Offset,Length";
+        let one = |line: &str| read(mapping, &format!("{heading}\n{line}\n"));
+        assert_eq!(one(r#""/a,4096","8,192",4096,512"#), [(4096, 512, "/a,4096".into())]);
+        assert_eq!(one(r#" "/a" , "b ""c"", d" ,"4096", 512,"#), [(4096, 512, "/a".into())]);
+        let name = one(r#""/a""b",5" wide,4096,512"#);
+        assert_eq!(name, [(4096, 512, "/a\"b".into())], "quotes within a field cut nothing");
+        assert_eq!(one("\"\",\"\",4096,512"), [(4096, 512, String::new())]);
+        let mapping = |separator: &str| format!("sep={separator},offset=1,bytes=2,file=0");
+        assert_eq!(read(&mapping("semicolon"), "\"/a;7\";4096;512"), [(4096, 512, "/a;7".into())]);
+        assert_eq!(read(&mapping("pipe"), "\"/a|7\"|4096|512"), [(4096, 512, "/a|7".into())]);
+        assert_eq!(read(&mapping("tab"), "\"/a\t7\"\t4096\t512"), [(4096, 512, "/a\t7".into())]);
+    }
+
+    #[test]
+    fn a_line_that_was_cut_wrongly_is_refused_and_not_read_as_something_else() {
+        let said = |line: &str| told("offset=Offset,bytes=Length", &format!("Path,Offset,Length\n{line}"));
+        assert!(said("/a,4096,0,512").contains("3 fields, as many columns"), "{}", said("/a,4096,0,512"));
+        assert!(said("/a,4096,0,512").contains("in quotes"));
+        assert!(said(r#""/a,4096,512"#).contains("3 fields"), "quotes that do not end");
+        assert!(said(r#""/a","8,192",512"#).contains("8,192"), "no number has a comma in it");
+        let wide: Vec<String> = (0..100).map(|n| format!("c{n}")).collect();
+        let far = told("offset=c70,bytes=c1", &format!("{}\n{}", wide.join(","), "1,".repeat(100)));
+        assert!(far.contains("only the first 32 columns are read"), "{far}");
     }
 
     #[test]

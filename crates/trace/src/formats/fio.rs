@@ -124,7 +124,11 @@ impl LineReader for Reader {
             "read" => Self::transfer(time, Op::Read, parts, sink),
             "write" => Self::transfer(time, Op::Write, parts, sink),
             "wait" if self.version == 2 => self.wait(parts[1]),
-            "add" | "open" | "close" | "trim" | "sync" | "datasync" | "sync_file_range" | "syncfs" => Ok(()),
+            "add" | "open" | "close" => Ok(()),
+            "trim" | "sync" | "datasync" | "sync_file_range" | "syncfs" => {
+                sink.pass_over(1);
+                Ok(())
+            }
             other => {
                 Err(Fault::new("an action: add, open, close, read, write, sync, datasync, trim, wait", other))
             }
