@@ -399,6 +399,7 @@ fn first_as_good(runs: &[RunReport], outside: u64) -> Option<usize> {
 
 /// Puts the effects together and picks. The first that is judged is all that was read.
 fn advise(changes: &[Change], mut judged: Vec<Judged>, recorded: Option<u64>, ground: &Ground) -> Advice {
+    judged.iter_mut().flat_map(|part| &mut part.runs).for_each(|runs| nothing_beats_foresight(changes, runs));
     let Judged { mut runs, outside } = judged.swap_remove(0);
     let as_recorded = recorded.map(|recorded| ratio(recorded, runs[0][0].elapsed_ns));
     let mut effects: Vec<Effect> = Vec::with_capacity(changes.len());
@@ -436,6 +437,29 @@ fn advise(changes: &[Change], mut judged: Vec<Judged>, recorded: Option<u64>, gr
     let mut runs = runs.swap_remove(0);
     runs.retain(|_| keep.next().unwrap_or(true));
     Advice { effects, pick, why, waiting, as_recorded, runs }
+}
+
+/// Who knows all reads could do what any scheme does on the same device: where one of those was faster than what was found for him, that is what he has.
+fn nothing_beats_foresight(changes: &[Change], runs: &mut [RunReport]) {
+    let times: Vec<u64> = runs.iter().map(|run| run.elapsed_ns).collect();
+    if let Some((foresight, best)) = beside_foresight(changes, &times) {
+        runs[foresight] = runs[best].clone();
+    }
+}
+
+/// The place of foresight, and of what was faster on the same device.
+fn beside_foresight(changes: &[Change], times: &[u64]) -> Option<(usize, usize)> {
+    let is_here = |change: &Change| match change {
+        Change::AsItIs | Change::Window(_) | Change::Zfs(_) | Change::Serve { .. } => true,
+        Change::AdviseRandom | Change::AdviseSequential | Change::AdviseFiles(_) => true,
+        Change::MoreMemory | Change::Chunk(_) | Change::Level(_) | Change::Disk(_) | Change::Foresight => {
+            false
+        }
+    };
+    let foresight = changes.iter().position(|change| *change == Change::Foresight)?;
+    let here = (0..changes.len()).filter(|&at| is_here(&changes[at]));
+    let best = here.min_by_key(|&at| times[at]).filter(|&best| times[best] < times[foresight])?;
+    Some((foresight, best))
 }
 
 /// The least and the most of what was simulated, by the model's error on both sides; and if this simulation was too short or too long
@@ -545,7 +569,9 @@ fn why(effects: &[Effect], pick: Option<usize>, waiting: f64, of_files: bool) ->
 pub(crate) fn steps(change: &Change, ground: &Ground, rule_match: Option<&str>) -> (Vec<Step>, Vec<Step>) {
     let name = &ground.likeness.name;
     match change {
-        Change::Window(kib) if !name.is_empty() => {
+        Change::Window(kib) => {
+            // Of a device that was said nobody knows what it is called.
+            let name = if name.is_empty() { "DEVICE" } else { name };
             let file = format!("/sys/block/{name}/queue/read_ahead_kb");
             let before = ground.likeness.read_ahead_kib.unwrap_or(128);
             let mut fix =
@@ -611,6 +637,25 @@ mod tests {
         let only_a_server = [effects[0].clone(), effects[2].clone()];
         assert_eq!((pick(&only_a_server, true), pick(&only_a_server, false)), (Some(1), None));
         assert!(why(&effects, Some(1), 0.9, true).contains("smallest change"));
+    }
+
+    #[test]
+    fn foresight_is_at_least_what_any_scheme_of_the_same_device_has() {
+        let serve = Change::Serve { scheme: "auto", cache: 1 << 28 };
+        let changes = [Change::AsItIs, serve, Change::Disk("nvme-pcie4"), Change::Foresight];
+        let beside = |times: [u64; 4]| beside_foresight(&changes, &times);
+        assert_eq!(beside([100, 80, 10, 90]), Some((3, 1)), "another disk is no foresight");
+        assert_eq!(beside([100, 80, 10, 70]), None);
+        assert_eq!(beside([60, 80, 10, 70]), Some((3, 0)));
+        assert_eq!(beside_foresight(&changes[..3], &[1, 2, 3]), None);
+    }
+
+    #[test]
+    fn the_window_of_a_device_that_was_said_has_a_command_too() {
+        let said = Ground { likeness: Likeness::unknown(), ..ground("single", true) };
+        let (fix, undo) = steps(&Change::Window(1024), &said, None);
+        assert_eq!(fix[0].command, "echo 1024 | sudo tee /sys/block/DEVICE/queue/read_ahead_kb");
+        assert_eq!(undo[0].command, "echo 128 | sudo tee /sys/block/DEVICE/queue/read_ahead_kb");
     }
 
     fn ground(array: &str, of_files: bool) -> Ground {

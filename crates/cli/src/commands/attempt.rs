@@ -20,8 +20,10 @@ use forerun_core::units::{BLOCK_BYTES, Nanos};
 use forerun_disk::preset::Preset;
 use forerun_machine::apply::Change;
 use forerun_machine::{Machine, Root, likeness, pools, zfs as arc};
+use forerun_sim::host::hardware;
 use forerun_sim::report::Comparison;
 use forerun_sim::said::Said;
+use forerun_sim::spec::RunSpec;
 use forerun_study::assumed;
 use forerun_study::fit::{Keep, Way, fitted};
 use forerun_study::html::{self, Advised};
@@ -33,6 +35,7 @@ use forerun_trace::{Format, ReadOptions};
 use forerun_watch::files::{self, FilesOptions};
 use forerun_watch::outcome::RecordError;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -428,9 +431,7 @@ fn told(what: &str, how: &str, trace: &Trace, manner: &Manner<'_>, ui: &Ui) -> R
         notes.push("read_ahead_kb counts for all that is read from the device: record the others too before it is set for good.".into());
     }
     notes.extend(ground.zfs.as_ref().map(|_| NOT_OF_ZFS.to_owned()));
-    if foreign {
-        notes.push("the trace does not say that it was recorded on this machine: the device that it names is none of this one.".into());
-    }
+    notes.extend(of_the_trace(trace, footprint, &advice.runs[0].spec, foreign));
     if !ground.can_serve && ground.zfs.is_none() {
         notes
             .push(format!("{} holds the system: no server can be put in front of it.", ground.likeness.name));
@@ -452,6 +453,38 @@ fn told(what: &str, how: &str, trace: &Trace, manner: &Manner<'_>, ui: &Ui) -> R
         zfs: ground.zfs.is_some(),
         as_set_here,
         applied: None,
+    })
+}
+
+/// What is remarked of a trace itself: bad records, that it is too large, that it is of another machine.
+fn of_the_trace(trace: &Trace, footprint: u64, spec: &RunSpec, foreign: bool) -> Vec<String> {
+    let skipped = (trace.skipped > 0)
+        .then(|| format!("{} bad records of the trace were passed over.", human::count(trace.skipped)));
+    let foreign = foreign.then(|| {
+        "the trace does not say that it was recorded on this machine, so the device that it names is not taken for one of this.".to_owned()
+    });
+    skipped.into_iter().chain(beyond(trace, footprint, spec)).chain(foreign).collect()
+}
+
+/// That a trace is larger than what it is simulated on, where it is.
+fn beyond(trace: &Trace, footprint: u64, spec: &RunSpec) -> Option<String> {
+    let mut ends: BTreeMap<Name, u64> = BTreeMap::new();
+    for record in trace.records.iter().filter(|record| record.file == Name::ABSENT) {
+        let end = ends.entry(record.device).or_default();
+        *end = (*end).max(record.offset.saturating_add(record.bytes));
+    }
+    let ends = ends.values().fold(0, |all: u64, &end| all.saturating_add(end));
+    // Of files only their sizes count.
+    let spans = if ends > 0 { ends } else { footprint };
+    let holds = hardware(spec).ok()?.array.capacity_blocks().saturating_mul(BLOCK_BYTES);
+    (spans > holds).then(|| {
+        format!(
+            "the trace spans {} and {} holds {}: what lies behind its end was put within it, so reads are not as far apart as they were. --device \
+             names a larger one.",
+            human::bytes(float(spans)),
+            spec.device,
+            human::bytes(float(holds))
+        )
     })
 }
 
@@ -668,7 +701,7 @@ fn advice_page(told: &Told, verdict: &str, header: &[&str], rows: &[Vec<String>]
     let assumed = format!("simulated cold on {}: {}", told.device, told.assumed);
     let facts: Vec<String> = told.facts.iter().cloned().chain([assumed]).collect();
     let advised = Advised { what: &told.what, verdict, steps: &steps, facts: &facts, header, rows };
-    html::advice(&advised, &Comparison { runs: told.advice.runs.clone() })
+    html::advice(&advised, &Comparison::of(told.advice.runs.clone()))
 }
 
 fn row(effect: &advice::Effect) -> Vec<String> {

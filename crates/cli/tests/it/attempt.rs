@@ -242,7 +242,7 @@ fn a_trace_of_another_machine_sets_nothing_here() {
     std::fs::write(&path, text.replace(",,", &format!(",{name},"))).expect("written");
     let said = fails(&["advise", &path, "--apply", "--yes"], 4);
     assert!(said.contains("does not say that it was recorded on this machine"), "{said}");
-    assert!(output(&["advise", &path]).contains("is none of this one"));
+    assert!(output(&["advise", &path]).contains("is not taken for one of this"));
 }
 
 #[test]
@@ -297,4 +297,26 @@ fn advice_says_what_it_simulates_and_names_the_trace_where_that_cannot_be() {
             "{row}: {said}"
         );
     }
+}
+
+#[test]
+fn a_trace_that_is_larger_than_the_device_is_said_to_be_put_within_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("far.csv");
+    let mut text = String::from("t,dev,off,bytes,op,pid,file\n");
+    for n in 0..200_u64 {
+        writeln!(text, "0.{n:03},sdz,{},4096,R,p,", n % 8 * 252_284_313_600 + n / 8 * 4_096)
+            .expect("it grows");
+    }
+    std::fs::write(&path, text + "no record\n").expect("written");
+    let path = path.to_str().expect("UTF-8");
+    let advise = |device: &str| output(&["advise", path, "--skip-bad", "--device", device]);
+    let said = advise("wd-7200");
+    assert!(said.contains("the trace spans 1.61 TiB and wd-7200 holds 235 GiB"), "{said}");
+    assert!(said.contains("1 bad records of the trace were passed over"), "{said}");
+    assert!(!advise("hdd-20tb").contains("the trace spans"));
+    let of = |words: &[&str]| json(&[words, &[path, "--skip-bad", "--json", "--quiet"]].concat());
+    let run = of(&["sim", "--device", "hdd-20tb"]);
+    assert_eq!(run["runs"][0]["input_skipped"], 1, "a study knows what was left out");
+    assert_eq!(of(&["mrc"])["skipped"], 1);
 }
