@@ -5,6 +5,7 @@
 
 use crate::daemon::{self, Sees};
 use crate::frames::Frames;
+use crate::layers;
 use crate::names::Mounts;
 use crate::outcome::RecordError;
 use crate::reads::ReadPoints;
@@ -22,8 +23,12 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 
-/// Kinds of mounts that hold files of users and are not file systems of a device of ours: files are found by path only.
-const BY_PATH: [&str; 9] = ["overlay", "nfs", "nfs4", "cifs", "9p", "virtiofs", "zfs", "bcachefs", "ceph"];
+/// Kinds of mounts that hold files of users and are not file systems of a device of ours: no event names their files, so they can be loaded and no more.
+const TO_LOAD: [&str; 8] = ["nfs", "nfs4", "cifs", "9p", "virtiofs", "zfs", "bcachefs", "ceph"];
+/// How files of those are found, where one has a device and no handles, and of an overlay.
+const LOAD_ONLY: &str = "for load only";
+const PATH_ONLY: &str = "by path only";
+const LAYERS: &str = "by its layers";
 /// Rights that matter, by number, and what each is for.
 const RIGHTS: [(u32, &str, &str); 6] = [
     (38, "CAP_PERFMON", "tracepoints"),
@@ -56,7 +61,7 @@ pub struct Place {
     pub mount: PathBuf,
     /// `ext4`, say.
     pub kind: String,
-    /// `by inode`, `by handle` or `by path only`.
+    /// `by inode`, `by bulkstat`, `by handle`, `by path only`, `by its layers` or `for load only`.
     pub by: &'static str,
     /// Whether its metadata can be read ahead through its device.
     pub metadata: bool,
@@ -209,7 +214,7 @@ fn actions(touches: bool, refusal: Option<&RecordError>, places: &[Place], share
         _ => "all programs: those that are known, windows of the kernel's own read-ahead, patterns",
     };
     let none = "no file system of a device is mounted here";
-    let handles = places.iter().any(|place| place.by != "by path only");
+    let handles = places.iter().any(|place| ![PATH_ONLY, LOAD_ONLY, LAYERS].contains(&place.by));
     let replay = if handles { "files by handle" } else { "files by path" };
     let readahead = try_readahead();
     let refused = readahead.as_ref().err().map_or_else(String::new, ToString::to_string);
@@ -242,12 +247,13 @@ fn places() -> Vec<Place> {
     let mounts = Mounts::of_this_process();
     let mut known = BTreeSet::new();
     for mount in mounts.all() {
-        let others = BY_PATH.contains(&mount.kind.as_str()) || mount.kind.starts_with("fuse");
-        if others && known.insert(mount.at.clone()) {
+        if let Some(by) = by_of_others(&mount.kind)
+            && known.insert(mount.at.clone())
+        {
             places.push(Place {
                 mount: mount.at.clone(),
                 kind: mount.kind.clone(),
-                by: "by path only",
+                by,
                 metadata: false,
                 rotational: false,
             });
@@ -256,13 +262,23 @@ fn places() -> Vec<Place> {
     places
 }
 
+/// How files are found on a mount that is no file system of a device of ours, where it holds any.
+fn by_of_others(kind: &str) -> Option<&'static str> {
+    // `fusectl` is no file system that is served.
+    let is_fuse = kind == "fuse" || kind == "fuseblk" || kind.starts_with("fuse.");
+    match kind {
+        layers::KIND => Some(LAYERS),
+        kind => (is_fuse || TO_LOAD.contains(&kind)).then_some(LOAD_ONLY),
+    }
+}
+
 fn place(volume: &Volume) -> Place {
     let handles = opens_by_handle(volume).is_ok();
     let by = match (handles, volume.finds_by_inode()) {
         (true, true) if volume.tells_generations => "by bulkstat",
         (true, true) => "by inode",
         (true, false) => "by handle",
-        (false, _) => "by path only",
+        (false, _) => PATH_ONLY,
     };
     let device = volume.block_device.as_deref().filter(|_| volume.has_metadata_pages());
     Place {

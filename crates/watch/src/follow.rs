@@ -349,7 +349,8 @@ fn watched(
     let done = done?;
     let (lost, ended, all_followed) = (done.lost, done.ended, done.whole);
     let (learner, bpf) = closed(done.collector, wants_names(options, decision, ended));
-    let replayed = sums(replay.as_ref(), touches || by_frames);
+    let is_unseen = replay.as_ref().is_some_and(Replay::is_unseen);
+    let replayed = sums(replay.as_ref(), (touches || by_frames) && !is_unseen);
     let unnamed = learner.unnamed();
     // What was waited by some of it alone is compared with nothing.
     let past = known.as_ref().filter(|_| all_followed);

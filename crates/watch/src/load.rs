@@ -6,6 +6,8 @@
 //! pushes out what nobody has read yet. With a command the replay stays so close before its reads; without, files are
 //! loaded up to the budget and no further.
 
+use crate::names::Mounts;
+use crate::overlay;
 use crate::volumes::{self, Volumes};
 use forerun_manifest::manifest::PAGE_BYTES;
 use forerun_manifest::{File, Key, Manifest, Run};
@@ -31,6 +33,7 @@ pub struct Files {
     pub pages: u64,
     /// Pages that the budget leaves out.
     pub beyond: u64,
+    mounts: Mounts,
     /// Which they are: device and inode.
     taken: BTreeSet<(u64, u64)>,
 }
@@ -56,6 +59,7 @@ pub fn files(paths: &[PathBuf], pages_max: u64) -> Result<Files, LoadError> {
         volumes: Volumes::now(),
         pages: 0,
         beyond: 0,
+        mounts: Mounts::of_this_process(),
         taken: BTreeSet::new(),
     };
     files.manifest.recordings = 1;
@@ -74,8 +78,12 @@ impl Files {
         }
         // Opened once, so that what may not be read is said now and not left out.
         let open = std::fs::File::open(path)?;
-        let data = open.metadata()?;
         let path = path.canonicalize()?;
+        let below = overlay::below(&path, &self.mounts).filter(|below| *below != path);
+        // Where this user may open that too.
+        let below = below.and_then(|below| Some((std::fs::File::open(&below).ok()?, below)));
+        let (open, path) = below.unwrap_or((open, path));
+        let data = open.metadata()?;
         // Another name of the same file is the same pages.
         if !self.taken.insert((data.dev(), data.ino())) {
             return Ok(());

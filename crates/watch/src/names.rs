@@ -5,6 +5,7 @@
 //! ended, a walk of the folders in question, which reads folders only (an entry's inode stands in it). Devices are those of
 //! the kernel: `stat` shows other numbers on btrfs, so a folder's device is that of its mount in `/proc/self/mountinfo`.
 
+use crate::layers;
 use forerun_trace::assemble::FileId;
 use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags, statx};
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,6 +56,8 @@ pub(crate) struct Mount {
     id: u64,
     /// Number of the subvolume of a btrfs.
     subvolume: Option<u64>,
+    /// Of an overlay, the uppermost first.
+    layers: Vec<PathBuf>,
 }
 
 /// The mounts of this process.
@@ -82,6 +85,10 @@ impl Mounts {
                 minor: minor.parse().ok()?,
                 at: unescaped(fields[4]).into(),
                 kind: text(dash + 1)?.to_owned(),
+                layers: match text(dash + 1)? {
+                    layers::KIND => layers::layers(unescaped(fields.get(dash + 3)?).as_bytes()),
+                    _ => Vec::new(),
+                },
                 subvolume: options.find_map(|option| option.strip_prefix("subvolid=")?.parse().ok()),
             })
         };
@@ -96,6 +103,12 @@ impl Mounts {
     /// The device of the file system that a folder lies in: of the last mount among the longest that hold it.
     pub(crate) fn device(&self, folder: &Path) -> Option<(u32, u32)> {
         self.holding(folder).map(|mount| (mount.major, mount.minor))
+    }
+
+    /// Where the overlay is mounted that a file lies in, and its layers.
+    pub(crate) fn overlay(&self, file: &Path) -> Option<(&Path, &[PathBuf])> {
+        let mount = self.holding(file).filter(|mount| mount.kind == layers::KIND)?;
+        Some((&mount.at, &mount.layers))
     }
 
     /// The kind of that file system.

@@ -128,7 +128,7 @@ pub enum DaemonError {
     #[error(transparent)]
     Patterns(#[from] AheadError),
     /// A path whose file system was to be watched holds none that can be.
-    #[error("{}: not on a file system of a device; `forerun watch --check` lists those that are", .path.display())]
+    #[error("{}: not on a file system of a device; `forerun watch --check` says of each how its files are found", .path.display())]
     Place {
         /// As given.
         path: PathBuf,

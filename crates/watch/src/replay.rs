@@ -17,6 +17,7 @@
 //! file that is not the one that was recorded is skipped. Nothing is written, nothing evicted, and no descriptor outlives a request.
 
 use crate::crew::{Crew, Work};
+use crate::layers;
 use crate::ledger::{Ledger, Sums};
 use crate::load;
 use crate::pace::Depth;
@@ -135,6 +136,8 @@ struct Shared {
     untold: AtomicU64,
     paced: AtomicBool,
     pacing: Pacing,
+    /// What it reads of a file system is not seen to be used.
+    is_unseen: bool,
     troubles: Troubles,
     /// Pages that the memory of the cgroup allows in flight, or issued and unread.
     window: u64,
@@ -241,7 +244,8 @@ impl Planned {
         feeders.iter_mut().for_each(|feeder| feeder.put_in_order(manifest));
         let largest = feeders.iter().max_by_key(|feeder| feeder.parts.len());
         let rotating = largest.is_some_and(|feeder| feeder.volume.rotational);
-        let shared = Arc::new(Shared::new(manifest, ledger, pacing, budget));
+        let is_unseen = feeders.iter().any(|feeder| is_unseen(&feeder.volume.kind));
+        let shared = Arc::new(Shared { is_unseen, ..Shared::new(manifest, ledger, pacing, budget) });
         let device = |volume: &Volume| FileId { inode: 0, ..volume.metadata_file() };
         let systems = meant.iter().map(|volume| volume.map(device)).collect();
         Self { shared, feeders, systems, rotating }
@@ -297,6 +301,11 @@ impl Replay {
         self.ended.recv_timeout(longest) == Err(RecvTimeoutError::Disconnected)
     }
 
+    /// Whether what it reads of a file system is not seen to be used.
+    pub(crate) fn is_unseen(&self) -> bool {
+        self.shared.is_unseen
+    }
+
     /// What it did so far.
     pub(crate) fn sums(&self) -> Replayed {
         let shared = &self.shared;
@@ -340,6 +349,11 @@ impl Replay {
     }
 }
 
+/// Whether nothing tells what is used of a file system: the events of an overlay are of the files below it.
+pub(crate) fn is_unseen(kind: &str) -> bool {
+    kind == layers::KIND
+}
+
 /// In the order of [`Replayed::stale`].
 const REASONS: [Stale; 4] = [Stale::Gone, Stale::Generation, Stale::Size, Stale::Changed];
 
@@ -376,6 +390,7 @@ impl Shared {
             untold: AtomicU64::new(0),
             paced: AtomicBool::new(false),
             pacing,
+            is_unseen: false,
             troubles: Troubles::default(),
             window: budget.window,
             gate: Arc::clone(&budget.gate),
@@ -509,7 +524,7 @@ impl Shared {
 
     /// Pages that may be issued and untouched now.
     fn ahead_max(&self, volume: &Volume) -> u64 {
-        if self.pacing == Pacing::Off {
+        if self.pacing == Pacing::Off || is_unseen(&volume.kind) {
             return u64::MAX;
         }
         if !volume.rotational {

@@ -377,8 +377,11 @@ pub(crate) fn first_extents(file: BorrowedFd<'_>, offset: u64, bytes: u64) -> io
 /// Pages of a stretch of a file that the page cache has or is getting.
 ///
 /// # Errors
-/// What the system said; `Unsupported` before Linux 6.5.
+/// What the system said; `ENOSYS` before Linux 6.5, `EOPNOTSUPP` of a file of an overlay, whose pages are those of another.
 pub(crate) fn cached(file: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<u64> {
+    if rustix::fs::fstatfs(file)?.f_type == libc::OVERLAYFS_SUPER_MAGIC {
+        return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+    }
     let range = [offset, bytes];
     let mut stat = [0_u64; 5];
     // SAFETY: the kernel reads one `cachestat_range` (two numbers) and writes one `cachestat` (five), both ours.

@@ -170,7 +170,7 @@ fn say(files: &Files, alone: &Alone, start: Instant, ui: &Ui) -> Result<(), CliE
 
 /// That not all can still be there, where a budget is larger than the limit of the cgroup.
 #[expect(clippy::cast_precision_loss, reason = "for people")]
-fn beyond_limit(loaded: u64, limit: Option<u64>) -> Option<String> {
+pub(crate) fn beyond_limit(loaded: u64, limit: Option<u64>) -> Option<String> {
     let limit = limit.filter(|&limit| loaded > limit)?;
     let [loaded, limit] = [loaded, limit].map(|bytes| human::bytes(bytes as f64));
     Some(format!(

@@ -1,6 +1,6 @@
 //! `forerun manifest`: what was read, as a file: made, shown, judged, combined, read ahead.
 
-use super::load::in_full;
+use super::load::{beyond_limit, in_full};
 use super::watch;
 use crate::error::{CliError, Kind};
 use crate::outputs;
@@ -601,6 +601,10 @@ fn replay(args: &ReplayArgs, ui: &Ui) -> Result<(), CliError> {
 
 fn say_replayed(alone: &Alone, not_mounted: u64, elapsed_ns: u64, ui: &Ui) -> Result<(), CliError> {
     let done = &alone.done;
+    let limit = forerun_watch::memory::cgroup().map(|of| of.limit);
+    if let Some(remark) = beyond_limit(done.pages * PAGE, limit) {
+        ui.say(&remark);
+    }
     if ui.json {
         return ui.print_json(&ReplayedJson {
             files: done.files,
@@ -688,6 +692,14 @@ fn take_snapshot(args: &SnapshotArgs, ui: &Ui) -> Result<(), CliError> {
         ui.say(&format!(
             "left out with what is below them: {} files and folders, of which the first is {first}",
             human::count(taken.unreached)
+        ));
+    }
+    if taken.manifest.files.is_empty() && taken.not_ours + taken.elsewhere + taken.unreached > 0 {
+        return Err(CliError::new(
+            Kind::Failure,
+            "snapshot",
+            "all files are left out: nothing was written",
+            "give files of a disk of this machine that are yours, or run it as root",
         ));
     }
     wrote(&args.output, &taken.manifest, ui)

@@ -377,3 +377,46 @@ fn small_files_beside_those_that_a_first_run_reads_are_read_too_on_each_file_sys
         assert!(shown["file_pages"].as_u64().is_some_and(|pages| pages >= 3), "{kind}: {shown}");
     }
 }
+
+/// What is loaded of an overlay is loaded of the layer that has it: its pages are those of that file, and the events that tell what is used are of it.
+#[test]
+fn what_is_loaded_of_an_overlay_is_loaded_of_the_layer_that_has_it() {
+    let Some(disk) = Disk::new("ext4") else { return skipped("needs root, a loop device and mkfs.ext4") };
+    let at = |name: &str| format!("{}/{name}", disk.mount);
+    for folder in ["lower", "upper", "work"] {
+        std::fs::create_dir(at(folder)).expect("room on disk");
+    }
+    let merged = disk.folder.path().join("merged").display().to_string();
+    std::fs::create_dir(&merged).expect("room on disk");
+    file(Path::new(&at("lower")), "data", 40 << 20);
+    let over = format!("lowerdir={},upperdir={},workdir={}", at("lower"), at("upper"), at("work"));
+    disk.cold();
+    if sh(&format!("mount -t overlay -o {over} overlay {merged}")).is_none() {
+        return skipped("needs a kernel with overlayfs");
+    }
+    let data = format!("{merged}/data");
+    let found = || {
+        let loaded = json(&["load", "--json", &data]);
+        let again = json(&["load", "--json", &data]);
+        let below = json(&["load", "--json", &at("lower/data")]);
+        (loaded, again, below)
+    };
+    let (loaded, again, below) = found();
+    let bytes = |of: &serde_json::Value, what: &str| of[what].as_u64().expect("a number");
+    assert_eq!(bytes(&loaded, "loaded_bytes"), 40 << 20, "{loaded}");
+    for warm in [&again, &below] {
+        assert_eq!((bytes(warm, "loaded_bytes"), bytes(warm, "here_bytes")), (0, 40 << 20), "{warm}");
+    }
+    unmount(&merged);
+    disk.cold();
+    sh(&format!("mount -t overlay -o {over} overlay {merged}")).expect("as before");
+    let done = forerun(&["load", &data, "--json", "--", "md5sum", &data]).output().expect("it runs");
+    unmount(&merged);
+    if done.status.code() == Some(4) {
+        return skipped("needs the right to trace");
+    }
+    let text = String::from_utf8(done.stdout).expect("text");
+    let told: serde_json::Value = serde_json::from_str(text.lines().last().expect("a line")).expect("JSON");
+    let (used, read) = (bytes(&told, "used_pages"), bytes(&told, "replayed_pages"));
+    assert!(read > 0 && used * 10 >= read * 9, "what is used of it is seen: {told}");
+}
