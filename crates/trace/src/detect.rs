@@ -186,6 +186,14 @@ fn detect_text(text: &str, name: &str) -> Option<Format> {
     }
 }
 
+/// The format whose columns a beginning has and whose sectors its numbers cannot be.
+pub(crate) fn is_not_in_sectors(head: &[u8]) -> Option<Format> {
+    let lines = first_lines(text_of(head)?);
+    by_heading(lines.first()?).is_none().then_some(())?;
+    let (_, format) = claimed_most(&lines).filter(|&(claimed, _)| claimed * 10 >= lines.len() * 9)?;
+    units::cannot_be_sectors(format, &lines).then_some(format)
+}
+
 /// The format that claims the most of these lines, if one claims any, and how many it claims.
 fn claimed_most(lines: &[&str]) -> Option<(usize, Format)> {
     let mut best: Option<(usize, Format)> = None;

@@ -5,7 +5,7 @@
 //! file per processor; a path that does not exist but has siblings `path.blktrace.0`, `path.blktrace.1`, … means
 //! them all together, as for blkparse.
 
-use crate::detect::{bare_lines, detect, hindrance};
+use crate::detect::{bare_lines, detect, hindrance, is_not_in_sectors};
 use crate::error::{Fault, Malformed, Place, TraceError, excerpt};
 use crate::format::Format;
 use crate::formats::{
@@ -215,6 +215,12 @@ fn choose(name: &str, head: &[u8], options: &ReadOptions) -> Result<Format, Trac
             let expected = format!("a line of {} as {claimed} of the first {lines} are", likely.format);
             let fault = Fault::new(expected, line).remedy("repair it, or name its `format` or its `columns`");
             return fault.at(name, "unknown", Place::Line(number)).into();
+        }
+        if let Some((expected, remedy)) = is_not_in_sectors(head).and_then(units::refusal) {
+            let line = bare_lines(head).and_then(|lines| lines.first().copied()).unwrap_or_default();
+            let found =
+                format!("numbers too large, or of too many whole sectors, to be that: {}", excerpt(line));
+            return Fault::told(expected, found).remedy(remedy).at(name, "unknown", Place::Byte(0)).into();
         }
         let first = head.split(|&b| b == b'\n').next().unwrap_or_default();
         let found = if head.is_empty() {

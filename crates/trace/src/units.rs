@@ -100,6 +100,17 @@ pub(crate) fn cannot_be_sectors(format: Format, lines: &[&str]) -> bool {
     lines.iter().any(too_far) || (format != Format::Arc && lines.iter().all(bytes))
 }
 
+/// What was expected of numbers that cannot be a format's sectors, and what to do about it.
+pub(crate) fn refusal(format: Format) -> Option<(String, String)> {
+    let shape = shape(format)?;
+    let expected = format!("{}, as {format} has them, or a trace that says its units", shape.unit);
+    let remedy = format!(
+        "if they are bytes, name its `columns`: '{}'; if not, its `format`: {format}",
+        shape.in_bytes
+    );
+    Some((expected, remedy))
+}
+
 const fn is_whole_sectors(number: u64) -> bool {
     number > 0 && number.is_multiple_of(SECTOR_BYTES)
 }
@@ -133,6 +144,23 @@ mod tests {
 
     fn read(text: &str, name: &str) -> Option<String> {
         read_bytes(name, text.as_bytes(), &ReadOptions::default()).expect("a trace").trace.assumed
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_sectors_are_refused_with_how_to_read_them() {
+        let fails = |text: &str| {
+            let options = ReadOptions::default();
+            read_bytes("mine.txt", text.as_bytes(), &options).expect_err(text).to_string()
+        };
+        let said = fails("0.0 0 4096 4096 1\n0.5 0 8192 4096 1\n");
+        assert!(said.contains("sectors of 512 bytes, as disksim has them"), "{said}");
+        assert!(
+            said.contains("'sep=space,time=0:ms,device=1,offset=2,bytes=3,op=4,read=1,write=0'"),
+            "{said}"
+        );
+        let far = fails("9000000000000000 8 0 0\n1 8 0 1\n");
+        assert!(far.contains("as arc has them") && far.contains("'sep=space,offset=0,bytes=1'"), "{far}");
+        assert!(!fails("hello\nworld\n").contains("sectors"));
     }
 
     fn lines(of: impl Fn(u64) -> String) -> String {
