@@ -352,8 +352,10 @@ fn watched(
     let is_unseen = replay.as_ref().is_some_and(Replay::is_unseen);
     let replayed = sums(replay.as_ref(), (touches || by_frames) && !is_unseen);
     let unnamed = learner.unnamed();
-    // What was waited by some of it alone is compared with nothing.
-    let past = known.as_ref().filter(|_| all_followed);
+    // What was waited by some of it alone is compared with nothing, nor what was waited for what nobody reads ahead.
+    let elsewhere: u64 = unnamed.iter().map(|unnamed| unnamed.pages).sum();
+    let is_ours = all_followed && elsewhere <= replayed.used + replayed.metadata_pages;
+    let past = known.as_ref().filter(|_| is_ours);
     let (run, estimate) = how_it_went(&learner, replay.as_ref().map(|_| &replayed), past, done.elapsed);
     let wished = learner.ahead.as_ref().map(Ahead::wished);
     let wished = wished.filter(|wished| options.scheme.is_some() || wished.pages > 0);

@@ -151,7 +151,7 @@ fn what_is_loaded_from_a_file_system_that_only_the_command_sees_is_said_and_noth
     let (_, told, said) = run(&[&watch[..], &["--json"]].concat());
     let told: serde_json::Value = serde_json::from_str(&told).expect(&said);
     assert_eq!((&told["unnamed_pages"], &told["decision"]), (&1024.into(), &"replay".into()), "{told}");
-    assert!(told["replayed_pages"] != 0 || told["without_ns"].is_null(), "{told}");
+    assert!(told["without_ns"].is_null(), "most of what it waits for is not read ahead of: {told}");
     let (_, _, said) = run(&watch);
     assert!(said.contains(&which) && !said.contains("all in memory"), "{said}");
     let record = ["manifest", "record", "-o", &kept];
