@@ -172,26 +172,28 @@ fn detect_text(text: &str, name: &str) -> Option<Format> {
     if let Some(format) = by_heading(first) {
         return Some(format);
     }
-    let best = claimed_most(&lines).filter(|&(claimed, _)| claimed * 10 >= lines.len() * 9);
-    match best {
-        Some((_, format)) if units::cannot_be_sectors(format, &lines) => None,
-        Some((_, Format::Mqsim))
+    match claimed_nearly_all(&lines) {
+        Some(format) if units::cannot_be_sectors(format, &lines) => None,
+        Some(Format::Mqsim)
             if lines.iter().all(|line| is_disksim(line))
                 && units::has_ending(name, units::DISKSIM_ENDINGS) =>
         {
             Some(Format::Disksim)
         }
-        Some((_, format)) => Some(format),
-        None => None,
+        best => best,
     }
 }
 
 /// The format whose columns a beginning has and whose sectors its numbers cannot be.
 pub(crate) fn is_not_in_sectors(head: &[u8]) -> Option<Format> {
-    let lines = first_lines(text_of(head)?);
-    by_heading(lines.first()?).is_none().then_some(())?;
-    let (_, format) = claimed_most(&lines).filter(|&(claimed, _)| claimed * 10 >= lines.len() * 9)?;
-    units::cannot_be_sectors(format, &lines).then_some(format)
+    let lines = bare_lines(head)?;
+    claimed_nearly_all(&lines).filter(|&format| units::cannot_be_sectors(format, &lines))
+}
+
+/// The format that claims nine of ten of these lines, if one does.
+fn claimed_nearly_all(lines: &[&str]) -> Option<Format> {
+    let (claimed, format) = claimed_most(lines)?;
+    (claimed * 10 >= lines.len() * 9).then_some(format)
 }
 
 /// The format that claims the most of these lines, if one claims any, and how many it claims.

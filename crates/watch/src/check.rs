@@ -312,6 +312,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn mounts_without_a_device_of_ours_are_told_by_what_can_be_done_with_their_files() {
+        let by =
+            ["overlay", "nfs4", "fuse", "fuse.sshfs", "fuseblk", "fusectl", "proc", "ext4"].map(by_of_others);
+        let load = Some(LOAD_ONLY);
+        assert_eq!(by, [Some(LAYERS), load, load, load, load, None, None, None]);
+    }
+
+    #[test]
     fn rights_are_read_from_the_status_of_the_process() {
         let names =
             |mask: &str| missing(&format!("CapEff:\t{mask}\n")).iter().map(|m| m.0).collect::<Vec<_>>();

@@ -86,7 +86,13 @@ impl Mounts {
                 at: unescaped(fields[4]).into(),
                 kind: text(dash + 1)?.to_owned(),
                 layers: match text(dash + 1)? {
-                    layers::KIND => layers::layers(unescaped(fields.get(dash + 3)?).as_bytes()),
+                    layers::KIND => {
+                        // Of a folder of it that is mounted by itself.
+                        let root = PathBuf::from(unescaped(fields[3]));
+                        let within = root.strip_prefix("/").ok()?;
+                        let all = layers::layers(unescaped(fields.get(dash + 3)?).as_bytes());
+                        all.iter().map(|layer| layer.join(within)).collect()
+                    }
                     _ => Vec::new(),
                 },
                 subvolume: options.find_map(|option| option.strip_prefix("subvolid=")?.parse().ok()),

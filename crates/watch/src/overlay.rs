@@ -28,7 +28,8 @@ pub(crate) fn below(path: &Path, mounts: &Mounts) -> Option<PathBuf> {
         });
         let (below, its) = found?;
         // One of which only the metadata was copied up has its bytes elsewhere.
-        let is_whole = its.is_file() && its.len() == data.len() && its.mtime_nsec() == data.mtime_nsec();
+        let written = |of: &fs::Metadata| (of.len(), of.mtime(), of.mtime_nsec());
+        let is_whole = its.is_file() && written(&its) == written(&data);
         path = Some(below).filter(|_| is_whole && (its.blocks() > 0 || its.len() == 0))?;
     }
     None
@@ -65,6 +66,17 @@ mod tests {
         assert_eq!(below(&at("merged/a"), &mounts), Some(at("upper/a")));
         assert_eq!(below(&at("merged/b"), &mounts), Some(at("lowest/b")));
         assert_eq!(below(&at("merged/c"), &mounts), None, "it is not known where");
+        fs::create_dir(at("bound")).expect("room on disk");
+        fs::create_dir(at("lower/in")).expect("room on disk");
+        fs::write(at("lower/in/d"), "d").expect("room on disk");
+        fs::hard_link(at("lower/in/d"), at("bound/d")).expect("one file system");
+        let bound =
+            format!("30 1 0:40 /in {} rw - overlay overlay rw,lowerdir={}\n", place("bound"), place("lower"));
+        assert_eq!(
+            below(&at("bound/d"), &Mounts::parse(bound)),
+            Some(at("lower/in/d")),
+            "a folder of an overlay"
+        );
         assert_eq!(below(&at("lower/a"), &mounts), Some(at("lower/a")), "no overlay");
         fs::write(at("upper/a"), "longer than it is shown").expect("room on disk");
         fs::remove_file(at("merged/a")).and_then(|()| fs::write(at("merged/a"), "short")).expect("room");

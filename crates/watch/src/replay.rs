@@ -350,7 +350,7 @@ impl Replay {
 }
 
 /// Whether nothing tells what is used of a file system: the events of an overlay are of the files below it.
-pub(crate) fn is_unseen(kind: &str) -> bool {
+fn is_unseen(kind: &str) -> bool {
     kind == layers::KIND
 }
 

@@ -474,8 +474,8 @@ fn beyond(trace: &Trace, footprint: u64, spec: &RunSpec) -> Option<String> {
         *end = (*end).max(record.offset.saturating_add(record.bytes));
     }
     let ends = ends.values().fold(0, |all: u64, &end| all.saturating_add(end));
-    // Of files only their sizes count.
-    let spans = if ends > 0 { ends } else { footprint };
+    // Of files only what is touched counts.
+    let spans = ends.max(footprint);
     let holds = hardware(spec).ok()?.array.capacity_blocks().saturating_mul(BLOCK_BYTES);
     (spans > holds).then(|| {
         format!(

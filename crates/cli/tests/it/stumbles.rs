@@ -559,3 +559,15 @@ fn foresight_alone_has_a_cache() {
     let report: serde_json::Value = serde_json::from_str(&report).expect("one object");
     assert_eq!(report["runs"][0]["cache_bytes"], 500 << 20);
 }
+
+#[test]
+fn a_snapshot_that_leaves_all_files_out_is_an_error_and_writes_nothing() {
+    let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+        return crate::skipped("needs a file system in memory");
+    };
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(path("a"), "a").expect("room");
+    let said = fails(&["manifest", "snapshot", "-o", &path("now.manifest"), &path("a")], 1);
+    assert!(said.contains("nothing was written") && said.contains("files of a disk"), "{said}");
+    assert!(!folder.path().join("now.manifest").exists());
+}

@@ -149,7 +149,10 @@ impl Reader {
         sink: &mut Sink<'_>,
     ) -> Result<Name, Fault> {
         match column {
-            Some(column) => sink.name_like(guess, &self.cell(column, fields, "name")?.replace("\"\"", "\"")),
+            Some(column) => match self.cell(column, fields, "name")? {
+                cell if cell.contains("\"\"") => sink.name_like(guess, &cell.replace("\"\"", "\"")),
+                cell => sink.name_like(guess, cell),
+            },
             None => Ok(Name::ABSENT),
         }
     }
